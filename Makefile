@@ -1,0 +1,74 @@
+# Attention, Proved and Measured: `make book` builds it, `make test` checks it.
+# A failure in the middle of a pipe fails the target; plain sh would hide it.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest
+# Without the shape hook, which would answer a wrong shape before attnlib does.
+PYTEST_PLAIN := $(PYTEST) -o addopts="--strict-markers --strict-config"
+BUILD := .venv/bin/jupyter-book build . --all -n -W --keep-going
+PORT ?= 8000
+
+.PHONY: help book serve test quick refusals mutants gates strict-book pages measure notebooks data pins style clean set-up set-up-browser
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+book: set-up strict-book  ## build the book into _build/html (sets up .venv the first time)
+	@echo "--- The book is built: make serve, or open _build/html/index.html"
+
+test: set-up-browser  ## the whole gate: style, units, mutants, planted faults, strict build, notebooks, browser
+	$(MAKE) --no-print-directory style quick mutants strict-book gates pages
+	@echo "--- Everything passed."
+
+serve:  ## open the built book at http://localhost:8000 (PORT=... for another)
+	@test -f _build/html/index.html || { echo "There is no built book yet: run make book first."; exit 1; }
+	@echo "--- http://localhost:$(PORT) (Ctrl-C stops)"
+	@$(PYTHON) -m webbrowser http://localhost:$(PORT) >/dev/null 2>&1 & $(PYTHON) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+quick: set-up  ## the unit tests alone (under a minute)
+	$(PYTEST)
+	@$(MAKE) --no-print-directory refusals
+
+refusals: set-up  ## wrong input, in a process without the shape hook
+	$(PYTEST_PLAIN) tests/refusals
+
+mutants: set-up  ## plant every fault of the table into a copy; every one must be caught
+	$(RUN) -m tests.mutants
+
+strict-book: set-up  ## the strict build: every cell runs, warnings are errors
+	$(BUILD)
+
+gates: set-up  ## plant every build fault into a miniature book; every build must fail
+	$(PYTEST) tests/book -m gate
+
+pages: set-up-browser  ## notebooks, explorers and the built pages, in a real browser
+	$(PYTEST) tests/book -m "not gate"
+
+measure: set-up-browser  ## the figures of the budgets: page weights and slider steps
+	$(RUN) tests/book/measure.py
+
+notebooks: set-up  ## write notebooks/ anew from the chapters
+	$(RUN) book/notebooks.py
+
+data: set-up  ## rebuild attnlib/data byte for byte from its published sources
+	$(RUN) book/make_data.py
+
+pins: set-up  ## rewrite the second half of requirements.txt, and environment.yml
+	$(RUN) book/pins.py
+
+style: set-up  ## ruff: lint and format
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+clean:  ## delete what the build made (keeps .venv)
+	rm -rf _build book/assets build attnlib.egg-info
+
+set-up:
+	@$(PYTHON) book/set_up.py
+
+set-up-browser:
+	@$(PYTHON) book/set_up.py --browser
