@@ -1,0 +1,80 @@
+"""Small real texts: the Declaration of Human Rights and nine plays by Shakespeare.
+
+They ship with the package, so a notebook needs no download. PROVENANCE.md, beside this
+module, says where each text comes from, why it may be used and how it is rebuilt.
+"""
+
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+
+__all__ = ["declaration", "declaration_languages", "plays", "shakespeare"]
+
+_HERE = files(__name__)
+_CONTENTS = json.loads(_HERE.joinpath("contents.json").read_text(encoding="utf-8"))
+_SPLITS = ("train", "held-out")
+
+
+def declaration(language: str = "en") -> str:
+    """The Universal Declaration of Human Rights in one language, by its BCP 47 code.
+
+    Blocks are set apart by one blank line: the title, the preamble, then the thirty
+    articles, each under its heading. Every paragraph is one line.
+
+    >>> blocks = declaration("nl").split("\\n\\n")
+    >>> len(blocks)
+    32
+    >>> print(blocks[4])
+    Artikel 3
+    Een ieder heeft het recht op leven, vrijheid en onschendbaarheid van zijn persoon.
+    """
+    _require("language", language, _CONTENTS["declaration"])
+    return _read("declaration", language)
+
+
+def declaration_languages() -> dict[str, str]:
+    """The codes that `declaration` knows, each with its language and script in English.
+
+    >>> declaration_languages()["hy"]
+    'Armenian (Armenian script)'
+    """
+    return {code: entry["language"] for code, entry in _CONTENTS["declaration"].items()}
+
+
+def shakespeare(split: str = "train") -> str:
+    """The plays of one split, one after the other, a blank line between two plays.
+
+    "train" is for fitting, "held-out" for evaluation. Whole plays are held out, and no
+    play is in both, so a low loss on "held-out" cannot come from having read it.
+
+    >>> shakespeare("held-out")[:31]
+    'MACBETH\\n\\nby William Shakespeare'
+    """
+    _require("split", split, _SPLITS)
+    return "\n".join(plays(split).values())
+
+
+def plays(split: str | None = None) -> dict[str, str]:
+    """The text of each play by its short name; of one split, or of both when None.
+
+    >>> list(plays("held-out"))
+    ['macbeth', 'the-comedy-of-errors']
+    """
+    if split is not None:
+        _require("split", split, _SPLITS)
+    return {
+        name: _read("shakespeare", name)
+        for name, entry in _CONTENTS["shakespeare"].items()
+        if split in (None, entry["split"])
+    }
+
+
+def _require(what: str, name: str, known: Iterable[str]) -> None:
+    known = tuple(known)
+    # a list or an array is no name either, and some of those cannot be compared
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}; got {name!r}")
+
+
+def _read(folder: str, name: str) -> str:
+    return _HERE.joinpath(folder, f"{name}.txt").read_text(encoding="utf-8")
