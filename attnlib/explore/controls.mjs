@@ -1,0 +1,149 @@
+// The few HTML parts that every explorer is made of.
+
+/** An HTML element with attributes (functions become listeners) and children. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** An id that no other explorer has, even one whose script was loaded separately. */
+export function freshId(name) {
+  return `attn-${name}-${Math.random().toString(36).slice(2, 10)}`;
+}
+
+/** Writes only what changed: an untouched node costs no layout. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** A number with so many decimals, a true minus sign, and no negative zero. */
+export function show(x, decimals = 2) {
+  const text = x.toFixed(decimals);
+  return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
+}
+
+/** A number as a person would write it: about three digits, fewer where they are zeros. */
+export function showRound(x) {
+  const decimals = Math.min(Math.max(2 - Math.floor(Math.log10(Math.abs(x) || 1)), 0), 4);
+  return show(x, decimals).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+}
+
+/** A weight; a small one is not called zero. */
+export function showWeight(p) {
+  return p > 0 && p < 0.0005 ? "<0.001" : show(p, 3);
+}
+
+// A scale turns the whole-number steps of a slider into values and back.
+
+export function linearSteps([low, high], step) {
+  const perUnit = Math.round(1 / step);
+  return {
+    last: Math.round((high - low) * perUnit),
+    valueAt: (i) => Math.round(low * perUnit + i) / perUnit,
+    stepOf: (x) => Math.round((x - low) * perUnit),
+  };
+}
+
+/** Equal ratios, each value rounded to two digits; the range's ends are reached exactly. */
+export function logSteps([low, high], last) {
+  const span = Math.log(high / low);
+  return {
+    last,
+    valueAt: (i) => Number((low * Math.exp((span * i) / last)).toPrecision(2)),
+    stepOf: (x) => Math.round((last * Math.log(x / low)) / span),
+  };
+}
+
+export function powersOfTwo([low, high]) {
+  const first = Math.log2(low);
+  return {
+    last: Math.log2(high) - first,
+    valueAt: (i) => 2 ** (first + i),
+    stepOf: (x) => Math.round(Math.log2(x)) - first,
+  };
+}
+
+/**
+ * A labelled slider with its value beside it.
+ * `say` turns the value into the words that a screen reader speaks.
+ */
+export function slider({ name, label, steps, write, say = write, describedBy, onValue }) {
+  const id = freshId(name);
+  const output = element("output", { class: "attn-value", for: id });
+  const input = element("input", {
+    type: "range",
+    id,
+    name,
+    min: 0,
+    max: steps.last,
+    step: 1,
+    "aria-describedby": describedBy,
+    input: () => onValue(steps.valueAt(Number(input.value))),
+  });
+  const caption = element("label", { for: id, class: "attn-label" }, ...[label].flat());
+  return {
+    caption,
+    input,
+    output,
+    node: element("div", { class: "attn-slider" }, caption, output, input),
+    show(value) {
+      const step = String(steps.stepOf(value));
+      if (input.value !== step) input.value = step;
+      setText(output, write(value));
+      input.setAttribute("aria-valuetext", say(value));
+    },
+  };
+}
+
+/** A bar for a value between 0 and the most it can be, with a mark for a bound. */
+export function gauge(title) {
+  const value = element("span", { class: "attn-value" });
+  const fill = element("div", { class: "attn-fill" });
+  const mark = element("div", { class: "attn-mark", hidden: "" });
+  const note = element("div", { class: "attn-note" });
+  const head = element("div", { class: "attn-gauge-head" }, element("span", {}, title), value);
+  const track = element("div", { class: "attn-track" }, fill, mark);
+  return {
+    node: element("div", { class: "attn-gauge" }, head, track, note),
+    show(text, fraction, noteText, bound) {
+      setText(value, text);
+      setText(note, noteText);
+      fill.style.width = `${100 * fraction}%`;
+      mark.hidden = bound === undefined;
+      if (bound !== undefined) mark.style.left = `${100 * bound}%`;
+    },
+  };
+}
+
+/** However often it is asked, it draws once in the next animation frame. */
+export function oncePerFrame(draw) {
+  let waiting = 0;
+  const ask = () => {
+    if (waiting === 0) {
+      waiting = requestAnimationFrame(() => {
+        waiting = 0;
+        draw();
+      });
+    }
+  };
+  return { ask, cancel: () => cancelAnimationFrame(waiting) };
+}
+
+/** A hidden live region that speaks when the reader pauses, not at every step of a slider. */
+export function speaker(pauseMs = 700) {
+  const node = element("div", { class: "attn-hidden", role: "status", "aria-live": "polite" });
+  let timer = 0;
+  return {
+    node,
+    say(text) {
+      clearTimeout(timer);
+      timer = setTimeout(() => setText(node, text), pauseMs);
+    },
+    stop: () => clearTimeout(timer),
+  };
+}
