@@ -48,7 +48,9 @@ def main() -> None:
     )
     requirements.write_text("\n".join([by_hand, DIVIDER, *rest]) + "\n")
     every = pins(requirements.read_text().splitlines())
-    (ROOT / "environment.yml").write_text(ENVIRONMENT + "".join(f"      - {pin}\n" for pin in every))
+    (ROOT / "environment.yml").write_text(
+        ENVIRONMENT + "".join(f"      - {pin}\n" for pin in every)
+    )
     print(f"{len(direct)} direct and {len(rest)} further pins written")
 
 

