@@ -38,6 +38,17 @@ export function showWeight(p) {
   return p > 0 && p < 0.0005 ? "<0.001" : show(p, 3);
 }
 
+/** A number that may be tiny: as a power of ten where three decimals would call it zero. */
+export function showSmall(x) {
+  if (!(x > 0 && x < 0.0005)) return show(x, 3);
+  const [mantissa, exponent] = x.toExponential(1).split("e");
+  return `${mantissa}·10${exponent.replace(/./g, (sign) => RAISED[sign])}`;
+}
+
+const RAISED = {
+  "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹",
+};
+
 // A scale turns the whole-number steps of a slider into values and back.
 
 export function linearSteps([low, high], step) {

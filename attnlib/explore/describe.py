@@ -87,6 +87,17 @@ def show_weight(p: float) -> str:
     return "<0.001" if 0 < p < 0.0005 else show(p, 3)
 
 
+def show_small(x: float) -> str:
+    """A number that may be tiny: as a power of ten where three decimals would call it zero."""
+    if not 0 < x < 0.0005:
+        return show(x, 3)
+    mantissa, exponent = f"{x:.1e}".split("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def show_point(point: Sequence[float]) -> str:
     return f"({show(point[0])}, {show(point[1])})"
 
@@ -102,8 +113,8 @@ def describe_softmax(state: State) -> str:
         f"Temperature {show_round(state['temperature'])}, width d = {state['key_dim']}, raw scores "
         f"{divided}. Weights: {weights}. Entropy {show(found['entropy'], 3)} of at most "
         f"{show(found['largestEntropy'], 3)} nats, as of {show(found['effectiveSources'])} equal "
-        f"weights. Largest Jacobian eigenvalue {show(found['eigenvalue'], 3)}, bounded by "
-        f"{show(found['eigenvalueBound'], 3)}."
+        f"weights. Largest Jacobian eigenvalue {show_small(found['eigenvalue'])}, bounded by "
+        f"{show_small(found['eigenvalueBound'])}."
     )
 
 

@@ -4,7 +4,7 @@ import {
   axes, linear, logarithmic, pointList, pointerPosition, ratios, set, svg,
 } from "./chart.mjs";
 import {
-  element, gauge, linearSteps, logSteps, powersOfTwo, setText, show, showRound, showWeight, slider,
+  element, gauge, linearSteps, logSteps, powersOfTwo, setText, show, showRound, showSmall, showWeight, slider,
 } from "./controls.mjs";
 import { limits, rawScore, rootOf, softmaxInput } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
@@ -43,8 +43,8 @@ export function describe(state, found = facts(state)) {
   return `Temperature ${showRound(state.temperature)}, width d = ${state.key_dim}, raw scores `
     + `${divided}. Weights: ${list}. Entropy ${show(found.entropy, 3)} of at most `
     + `${show(found.largestEntropy, 3)} nats, as of ${show(found.effectiveSources)} equal weights. `
-    + `Largest Jacobian eigenvalue ${show(found.eigenvalue, 3)}, bounded by `
-    + `${show(found.eigenvalueBound, 3)}.`;
+    + `Largest Jacobian eigenvalue ${showSmall(found.eigenvalue)}, bounded by `
+    + `${showSmall(found.eigenvalueBound)}.`;
 }
 
 function sayShort(state, found) {
@@ -253,9 +253,9 @@ function build({ change: changeModel, textId, shortId, state }) {
         `from 1 (one takes all) to ${n} (all equal)`,
       );
       eigenvalue.show(
-        show(found.eigenvalue, 3),
+        showSmall(found.eigenvalue),
         2 * found.eigenvalue,
-        `mark: the bound min(p₁, 2p₁(1 − p₁)) = ${show(found.eigenvalueBound, 3)} ≤ ½, `
+        `mark: the bound min(p₁, 2p₁(1 − p₁)) = ${showSmall(found.eigenvalueBound)} ≤ ½, `
         + "p₁ the largest weight",
         2 * found.eigenvalueBound,
       );

@@ -1,0 +1,55 @@
+"""The mathematics of Transformer attention as small, tested functions.
+
+Chapter  chapters/attention.md
+Axes     attnlib/axes.py
+
+    >>> import attnlib
+    >>> attnlib.causal_mask(2, 5).int()
+    tensor([[1, 1, 1, 1, 0],
+            [1, 1, 1, 1, 1]], dtype=torch.int32)
+
+Importing it costs little beyond torch: what draws, reads files or judges exercises is loaded when
+it is first used.
+"""
+
+import importlib
+
+from attnlib.attention import (
+    attention_weights,
+    attention_with_lse,
+    dot_product_attention,
+    grouped_query_attention,
+)
+from attnlib.axes import AXES
+from attnlib.masks import causal_mask, padding_mask, prefix_mask, window_mask
+from attnlib.softmax import log_sum_exp, merge_attention, softmax
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AXES",
+    "attention_weights",
+    "attention_with_lse",
+    "causal_mask",
+    "dot_product_attention",
+    "explore",
+    "grouped_query_attention",
+    "log_sum_exp",
+    "merge_attention",
+    "padding_mask",
+    "prefix_mask",
+    "softmax",
+    "window_mask",
+]
+
+_LOADED_WHEN_USED = ("data", "definitions", "exercises", "explore", "plots")
+
+
+def __getattr__(name: str):
+    if name not in _LOADED_WHEN_USED:
+        raise AttributeError(f"module 'attnlib' has no attribute {name!r}")
+    return importlib.import_module(f"attnlib.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LOADED_WHEN_USED})

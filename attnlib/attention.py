@@ -1,0 +1,473 @@
+r"""Attention: each target averages the values of the sources that it may read.
+
+Source   Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Shazeer 2019, arXiv:1911.02150,
+         section 3 (one key/value head); Ainslie et al. 2023, arXiv:2305.13245, section 2.2
+Chapter  chapters/attention.md
+Axes     attnlib/axes.py
+
+One code path serves every function here: h = g·p query heads read g key/value heads. With p = 1
+this is multi-head attention, with g = 1 multi-query attention; keys and values from elsewhere than
+the queries make it cross-attention, without any change.
+
+What holds for all of them:
+
+- Scores are formed in at least fp32, from queries that are scaled first, and stay there until the
+  output is rounded once to the dtype of the inputs. Autocast does not change this.
+- A target with nothing to read gets zeros, in the output, the weights and the gradients, and a
+  log-sum-exp of −∞.
+- A source may be read where `may_attend` is True and `bias` is not −∞. What stands at a source
+  that may not be read, NaN and ±∞ included, has no influence, neither on the outputs nor on the
+  gradients. A target that does read a NaN follows IEEE arithmetic over the sources that it reads,
+  and only a loss that uses this target has gradients that are NaN.
+"""
+
+from contextlib import nullcontext
+from math import isfinite
+from numbers import Real
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from attnlib.softmax import FLOATING, broadcasts_to, computing_dtype, softmax_and_log_sum_exp
+
+
+def dot_product_attention(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b h s d"],
+    v: Float[Tensor, "b h s e"],
+    *,
+    may_attend: Bool[Tensor, "..."] | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h t e"]:
+    r"""Average the values, weighted by the softmax of query times key.
+
+    $$o_t = \sum_s \operatorname{softmax}_s\!\Big(\frac{q_t \cdot k_s}{\sqrt d} + b_{ts}\Big)\,
+    v_s$$
+
+    Every head does this on its own. A scale of 0 without bias gives the plain mean; a scale that
+    grows without bound gives the value of the best key.
+
+    Args:
+        q: Queries.
+        k: Keys, as many heads as queries.
+        v: Values; e may differ from d.
+        may_attend: True where target t may read source s; broadcasts to (b, h, t, s); None lets
+            all be read.
+        bias: Added to the scaled scores; broadcasts to (b, h, t, s). −∞ forbids reading.
+        scale: Multiplies the scores; None means 1 / sqrt(d).
+
+    Returns:
+        One row of width e for each batch element, head and target, in the dtype of the inputs.
+
+    Raises:
+        TypeError: If q, k and v are not floating point of one dtype, if `may_attend` is not
+            boolean, `bias` not floating point or `scale` not a number.
+        ValueError: If b, h, s or d differ between the inputs, if d = 0, if a mask or bias does
+            not broadcast to (b, h, t, s) or the scale is not finite.
+
+    Example:
+        >>> q, k = torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 3, 2)
+        >>> v = torch.tensor([1.0, 2.0, 6.0]).reshape(1, 1, 3, 1)
+        >>> dot_product_attention(q, k, v)
+        tensor([[[[3.]]]])
+        >>> dot_product_attention(q, k, v, may_attend=torch.tensor([[True, True, False]]))
+        tensor([[[[1.5000]]]])
+    """
+    _require_same_heads(q, k, v)
+    return _attend(q, k, v, may_attend, bias, scale)[0]
+
+
+def grouped_query_attention(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g s d"],
+    v: Float[Tensor, "b g s e"],
+    *,
+    may_attend: Bool[Tensor, "..."] | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h t e"]:
+    r"""Attend with h query heads that share g key/value heads.
+
+    Query head $i$ reads key/value head $\lfloor i/p \rfloor$, where $p = h/g$:
+
+    $$o_{i,t} = \sum_s \operatorname{softmax}_s\!\Big(\frac{q_{i,t} \cdot
+    k_{\lfloor i/p \rfloor,s}}{\sqrt d} + b_{i,ts}\Big)\, v_{\lfloor i/p \rfloor,s}.$$
+
+    With g = h this is multi-head attention, with g = 1 multi-query attention.
+
+    Args:
+        q: Queries.
+        k: Keys; g must divide h. They are never copied out to h heads.
+        v: Values; e may differ from d.
+        may_attend: True where target t may read source s; broadcasts to (b, h, t, s); None lets
+            all be read.
+        bias: Added to the scaled scores; broadcasts to (b, h, t, s). −∞ forbids reading.
+        scale: Multiplies the scores; None means 1 / sqrt(d).
+
+    Returns:
+        One row of width e for each batch element, query head and target, in the dtype of the
+        inputs.
+
+    Raises:
+        TypeError: As `dot_product_attention`.
+        ValueError: As `dot_product_attention`, and if g does not divide h.
+
+    Example:
+        >>> q, k = torch.ones(1, 6, 1, 4), torch.ones(1, 3, 7, 4)
+        >>> v = torch.arange(3.0).reshape(1, 3, 1, 1).expand(1, 3, 7, 1)
+        >>> grouped_query_attention(q, k, v).flatten()
+        tensor([0., 0., 1., 1., 2., 2.])
+    """
+    return _attend(q, k, v, may_attend, bias, scale)[0]
+
+
+def attention_weights(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g s d"],
+    *,
+    may_attend: Bool[Tensor, "..."] | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "b h t s"]:
+    r"""Show with which weight each target reads each source.
+
+    $$p_{i,ts} = \operatorname{softmax}_s\!\Big(\frac{q_{i,t} \cdot
+    k_{\lfloor i/p \rfloor,s}}{\sqrt d} + b_{i,ts}\Big)$$
+
+    The weights with which `grouped_query_attention` averages, from the same code. Each row sums to
+    one, or to zero where there is nothing to read.
+
+    Args:
+        q: Queries.
+        k: Keys; g must divide h.
+        may_attend: As in `grouped_query_attention`.
+        bias: As in `grouped_query_attention`.
+        scale: As in `grouped_query_attention`.
+
+    Returns:
+        Rows are targets, columns are sources, in the dtype of the inputs.
+
+    Raises:
+        TypeError: As `grouped_query_attention`.
+        ValueError: As `grouped_query_attention`.
+
+    Example:
+        >>> q, k = torch.zeros(1, 1, 2, 3), torch.ones(1, 1, 2, 3)
+        >>> may_attend = torch.tensor([[True, False], [True, True]])
+        >>> attention_weights(q, k, may_attend=may_attend)[0, 0]
+        tensor([[1.0000, 0.0000],
+                [0.5000, 0.5000]])
+    """
+    _require_shaped("k", k, "b g s d")
+    no_values = k[..., :0]  # values of width 0: only the weights are wanted
+    weights = _attend(q, k, no_values, may_attend, bias, scale)[2]
+    return weights.to(q.dtype)
+
+
+def attention_with_lse(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g s d"],
+    v: Float[Tensor, "b g s e"],
+    *,
+    may_attend: Bool[Tensor, "..."] | None = None,
+    bias: Float[Tensor, "..."] | None = None,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "b h t e"], Float[Tensor, "b h t"]]:
+    r"""Attend, and give the log-sum-exp of the scores beside the output.
+
+    $$\ell_{i,t} = \log \sum_s \exp\!\Big(\frac{q_{i,t} \cdot
+    k_{\lfloor i/p \rfloor,s}}{\sqrt d} + b_{i,ts}\Big)$$
+
+    The pair is what `merge_attention` needs to put together the results of disjoint sets of
+    sources. A target with nothing to read gives (zeros, −∞).
+
+    Args:
+        q: Queries.
+        k: Keys; g must divide h.
+        v: Values; e may differ from d.
+        may_attend: As in `grouped_query_attention`.
+        bias: As in `grouped_query_attention`.
+        scale: As in `grouped_query_attention`.
+
+    Returns:
+        The output of `grouped_query_attention`, and the log-sum-exp in nats, in fp64 if the
+        inputs are, otherwise in fp32.
+
+    Raises:
+        TypeError: As `grouped_query_attention`.
+        ValueError: As `grouped_query_attention`.
+
+    Example:
+        >>> q, k, v = torch.zeros(1, 1, 1, 4), torch.ones(1, 1, 8, 4), torch.ones(1, 1, 8, 2)
+        >>> out, lse = attention_with_lse(q, k, v)
+        >>> lse.exp()
+        tensor([[[8.]]])
+    """
+    return _attend(q, k, v, may_attend, bias, scale)[:2]
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    may_attend: Tensor | None,
+    bias: Tensor | None,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, log-sum-exp and weights: what every function above returns a part of."""
+    _require_inputs(q, k, v, may_attend, bias, scale)
+    g = k.shape[1]
+    dtype = computing_dtype(q.dtype)
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+
+    q_bgptd = rearrange(q, "b (g p) t d -> b g p t d", g=g).to(dtype)
+    k_bgsd, v_bgse = k.to(dtype), v.to(dtype)
+    may_bgpts = _over_kv_heads(may_attend, g)
+    bias_bgpts = None if bias is None else _over_kv_heads(bias, g).to(dtype)
+    if bias is not None:
+        allowed = bias_bgpts != -torch.inf
+        may_bgpts = allowed if may_bgpts is None else may_bgpts & allowed
+
+    with _without_autocast(q.device):
+        scores_bgpts = _scores(q_bgptd, k_bgsd, scale)
+        weights_bgpts, lse_bgpt = _weights(scores_bgpts, bias_bgpts, may_bgpts)
+        out_bgpte = torch.einsum("bgpts,bgse->bgpte", weights_bgpts, v_bgse)
+        may_leak = may_bgpts is not None or out_bgpte.requires_grad
+        if may_leak and not (_all_finite(scores_bgpts) and _all_finite(out_bgpte)):
+            out_bgpte, lse_bgpt, weights_bgpts = _attend_pair_by_pair(
+                q_bgptd, k_bgsd, v_bgse, scores_bgpts, bias_bgpts, may_bgpts, scale
+            )
+
+    out = rearrange(out_bgpte, "b g p t e -> b (g p) t e").to(v.dtype)
+    lse = rearrange(lse_bgpt, "b g p t -> b (g p) t")
+    weights = rearrange(weights_bgpts, "b g p t s -> b (g p) t s")
+    return out, lse, weights
+
+
+def _scores(q_bgptd: Tensor, k_bgsd: Tensor, scale: float) -> Tensor:
+    """Scaled scores; the scale goes to q, before a product that could overflow without it."""
+    return torch.einsum("bgptd,bgsd->bgpts", q_bgptd * scale, k_bgsd)
+
+
+def _weights(
+    scores_bgpts: Tensor, bias_bgpts: Tensor | None, may_bgpts: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    if bias_bgpts is not None:
+        scores_bgpts = scores_bgpts + bias_bgpts
+    return softmax_and_log_sum_exp(scores_bgpts, may_bgpts)
+
+
+def _all_finite(x: Tensor) -> bool:
+    """One number decides: a sum is finite only if every term is.
+
+    The converse fails where a sum of finite terms overflows, which costs time but nothing else.
+    """
+    return isfinite(x.detach().sum().item())
+
+
+def _attend_pair_by_pair(
+    q_bgptd: Tensor,
+    k_bgsd: Tensor,
+    v_bgse: Tensor,
+    scores_bgpts: Tensor,
+    bias_bgpts: Tensor | None,
+    may_bgpts: Tensor | None,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same three results where something is not finite.
+
+    A product of matrices multiplies what may not be read by zero, and 0 · NaN = NaN: forward in
+    weights · values, backward in (gradient of scores) · keys, and there even for targets that the
+    loss leaves out. So the values come from IEEE arithmetic over the readable pairs alone, and the
+    gradients from the same formula with zeros in place of all that is not finite.
+    """
+    if may_bgpts is None:
+        may_bgpts = torch.ones((), dtype=torch.bool, device=scores_bgpts.device)
+    may_bgpts = may_bgpts.expand_as(scores_bgpts)
+    spoilt_bgs = ~(k_bgsd.isfinite().all(-1) & v_bgse.isfinite().all(-1))
+    with torch.no_grad():
+        logits_bgpts = scores_bgpts if bias_bgpts is None else scores_bgpts + bias_bgpts
+        weights_bgpts, lse_bgpt = softmax_and_log_sum_exp(logits_bgpts, may_bgpts)
+        out_bgpte = _average_of_readable(weights_bgpts, v_bgse, may_bgpts)
+        # −∞ is a fine score of finite vectors that overflow: it has weight 0
+        reads_spoilt_bgpts = may_bgpts & (
+            logits_bgpts.isnan() | (logits_bgpts == torch.inf) | spoilt_bgs[:, :, None, None, :]
+        )
+        odd_query_bgpt = ~q_bgptd.isfinite().all(-1)
+        spoilt_bgpt = reads_spoilt_bgpts.any(-1) | (odd_query_bgpt & may_bgpts.any(-1))
+    inputs = (q_bgptd, k_bgsd, v_bgse, bias_bgpts)
+    if not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)):
+        return out_bgpte, lse_bgpt, weights_bgpts
+
+    k_bgsd = _with_zeros(k_bgsd, spoilt_bgs[..., None])
+    v_bgse = _with_zeros(v_bgse, spoilt_bgs[..., None])
+    q_bgptd = _with_zeros(q_bgptd, (spoilt_bgpt | odd_query_bgpt)[..., None])
+    if bias_bgpts is not None:
+        bias_bgpts = _with_zeros(bias_bgpts.expand_as(scores_bgpts), reads_spoilt_bgpts)
+    smooth_weights, smooth_lse = _weights(_scores(q_bgptd, k_bgsd, scale), bias_bgpts, may_bgpts)
+    smooth_out = torch.einsum("bgpts,bgse->bgpte", smooth_weights, v_bgse)
+    return (
+        _ValueWithGradientOf.apply(out_bgpte, smooth_out, spoilt_bgpt[..., None]),
+        _ValueWithGradientOf.apply(lse_bgpt, smooth_lse, spoilt_bgpt),
+        _ValueWithGradientOf.apply(weights_bgpts, smooth_weights, spoilt_bgpt[..., None]),
+    )
+
+
+def _average_of_readable(weights_bgpts: Tensor, v_bgse: Tensor, may_bgpts: Tensor) -> Tensor:
+    """Weights times values in IEEE arithmetic, leaving out what may not be read.
+
+    The finite values make a product of matrices as usual. Of the others only three things matter:
+    does a target read +∞, does it read −∞, does it read NaN (or ±∞ with weight 0, or both signs)?
+    """
+
+    def reads(sources_bgpts: Tensor, kind_bgse: Tensor) -> Tensor:
+        counts = torch.einsum(
+            "bgpts,bgse->bgpte", sources_bgpts.to(v_bgse.dtype), kind_bgse.to(v_bgse.dtype)
+        )
+        return counts > 0
+
+    finite = torch.einsum(
+        "bgpts,bgse->bgpte", weights_bgpts, v_bgse.masked_fill(~v_bgse.isfinite(), 0.0)
+    )
+    weighty_bgpts = may_bgpts & (weights_bgpts > 0)
+    weightless_bgpts = may_bgpts & (weights_bgpts == 0)
+    up = reads(weighty_bgpts, v_bgse == torch.inf)
+    down = reads(weighty_bgpts, v_bgse == -torch.inf)
+    nan = reads(may_bgpts, v_bgse.isnan()) | reads(weightless_bgpts, v_bgse.isinf()) | up & down
+    out = finite.masked_fill(up, torch.inf).masked_fill(down, -torch.inf)
+    return out.masked_fill(nan | finite.isnan(), torch.nan)
+
+
+class _ValueWithGradientOf(torch.autograd.Function):
+    """Forward `value`; backward the gradient of `smooth`, NaN where a spoilt value was used.
+
+    A spoilt value that the loss does not use sends back exactly zero. That is the whole point:
+    autograd would send back 0 · NaN.
+    """
+
+    @staticmethod
+    def forward(ctx, value: Tensor, smooth: Tensor, spoilt: Tensor) -> Tensor:
+        ctx.save_for_backward(spoilt)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[None, Tensor, None]:
+        (spoilt,) = ctx.saved_tensors
+        return None, gradient.masked_fill(spoilt & (gradient != 0), torch.nan), None
+
+
+def _with_zeros(x: Tensor, where: Tensor) -> Tensor:
+    """Zeros in the marked places, through which a gradient flows as through all others.
+
+    There it is zero for a loss that does not use what was spoilt, and NaN for one that does.
+    """
+    nothing_spoilt = torch.zeros((), dtype=torch.bool, device=x.device)
+    return _ValueWithGradientOf.apply(x.detach().masked_fill(where, 0.0), x, nothing_spoilt)
+
+
+def _over_kv_heads(x: Tensor | None, g: int) -> Tensor | None:
+    """A view of what broadcasts to (b, h, t, s) that broadcasts to (b, g, p, t, s)."""
+    if x is None:
+        return None
+    x_bhts = x[(None,) * (4 - x.ndim)]
+    if x_bhts.shape[1] == 1:
+        return rearrange(x_bhts, "b 1 t s -> b 1 1 t s")
+    return rearrange(x_bhts, "b (g p) t s -> b g p t s", g=g)
+
+
+def _without_autocast(device: torch.device):
+    """Autocast would form the scores in half precision."""
+    if device.type in ("cpu", "cuda"):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def _require_same_heads(q: Tensor, k: Tensor, v: Tensor) -> None:
+    _require_shaped("q", q, "b h t d")
+    _require_shaped("k", k, "b h s d")
+    _require_shaped("v", v, "b h s e")
+    for name, x in (("k", k), ("v", v)):
+        if x.shape[1] != q.shape[1]:
+            raise ValueError(
+                f"q and {name} must have the same h, got h={q.shape[1]} in q and "
+                f"h={x.shape[1]} in {name}; with fewer key/value heads than query heads use "
+                "grouped_query_attention"
+            )
+
+
+def _require_inputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    may_attend: Tensor | None,
+    bias: Tensor | None,
+    scale: float | None,
+) -> None:
+    """Refuse what has no meaning, before anything is computed."""
+    _require_shaped("q", q, "b h t d")
+    _require_shaped("k", k, "b g s d")
+    _require_shaped("v", v, "b g s e")
+    if not q.dtype == k.dtype == v.dtype:
+        raise TypeError(
+            f"q, k and v must have the same dtype, got {q.dtype}, {k.dtype} and {v.dtype}"
+        )
+    (b, h, t, d), (_, g, s, _) = q.shape, k.shape
+    for letter, axis, others in (("b", 0, (k, v)), ("d", 3, (k,))):
+        for name, x in zip(("k", "v"), others, strict=False):
+            if q.shape[axis] != x.shape[axis]:
+                raise ValueError(
+                    f"q and {name} must have the same {letter}, got {letter}={q.shape[axis]} in q "
+                    f"and {letter}={x.shape[axis]} in {name}"
+                )
+    for letter, axis in (("g", 1), ("s", 2)):
+        if k.shape[axis] != v.shape[axis]:
+            raise ValueError(
+                f"k and v must have the same {letter}, got {letter}={k.shape[axis]} in k and "
+                f"{letter}={v.shape[axis]} in v"
+            )
+    if d == 0:
+        raise ValueError("queries and keys must have a width, got d=0")
+    if g == 0 or h % g != 0:
+        raise ValueError(f"g must divide h, got h={h} and g={g}")
+    if may_attend is not None:
+        if not isinstance(may_attend, Tensor) or may_attend.dtype != torch.bool:
+            raise TypeError(
+                "may_attend must be a boolean tensor, True = may be read, got "
+                f"{_kind(may_attend)}; numbers that are added to the scores go to bias"
+            )
+        _require_broadcast("may_attend", may_attend, (b, h, t, s))
+    if bias is not None:
+        if not isinstance(bias, Tensor) or bias.dtype not in FLOATING:
+            raise TypeError(
+                f"bias must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(bias)}; "
+                "a boolean mask goes to may_attend"
+            )
+        _require_broadcast("bias", bias, (b, h, t, s))
+    if scale is not None:
+        if isinstance(scale, bool) or not isinstance(scale, Real):
+            raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
+        if not isfinite(scale):
+            raise ValueError(f"scale must be finite, got scale={scale}")
+
+
+def _require_shaped(name: str, x: Tensor, axes: str) -> None:
+    if not isinstance(x, Tensor) or x.dtype not in FLOATING:
+        raise TypeError(f"{name} must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(x)}")
+    if x.ndim != 4:
+        raise ValueError(
+            f"{name} must have axes ({axes.replace(' ', ', ')}), got shape {tuple(x.shape)}"
+        )
+
+
+def _require_broadcast(name: str, x: Tensor, bhts: tuple[int, int, int, int]) -> None:
+    if not broadcasts_to(x.shape, bhts):
+        raise ValueError(
+            f"{name} must broadcast to (b, h, t, s) = {bhts}, got shape {tuple(x.shape)}"
+        )
+
+
+def _kind(x: object) -> str:
+    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__

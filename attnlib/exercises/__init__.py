@@ -1,0 +1,67 @@
+"""The judges: run a reader's function against the definition and name the likely mistake.
+
+Source   this book
+Chapter  every chapter, at its end
+Axes     attnlib/axes.py
+
+    >>> import numpy as np
+    >>> def my_entropy(p):
+    ...     return -sum(x * np.log(x) for x in p if x > 0)
+    >>> check("entropy", my_entropy)
+    Right: entropy agrees with its definition in all 3 cases.
+"""
+
+from collections.abc import Callable
+
+from attnlib.exercises.attention import EXERCISES as _ATTENTION
+from attnlib.exercises.judge import Exercise, Mistake
+
+__all__ = ["Exercise", "Mistake", "check", "judge", "names"]
+
+_ALL = {exercise.name: exercise for exercise in _ATTENTION}
+
+
+def check(name: str, function: Callable) -> None:
+    """Judge the reader's function, and say in one line that it is right.
+
+    Args:
+        name: Which exercise; `names()` lists them.
+        function: The reader's; it may take and return NumPy arrays or torch tensors.
+
+    Raises:
+        Mistake: If the function is wrong, with the likely mistake.
+        ValueError: If there is no such exercise.
+
+    Example:
+        >>> import numpy as np
+        >>> check("entropy", lambda p: -(p * np.log2(p)).sum())  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        attnlib.exercises.judge.Mistake: entropy: that is the entropy in bits. Nats want ...
+    """
+    judge(name).check(function)
+
+
+def judge(name: str) -> Exercise:
+    """Find an exercise by its name.
+
+    Raises:
+        ValueError: If there is no such exercise; the message lists those that exist.
+
+    Example:
+        >>> judge("entropy").asks
+        'entropy(p) → the entropy in nats of weights p of shape (s,)'
+    """
+    if name not in _ALL:
+        raise ValueError(f"there is no exercise {name!r}; those that exist: {', '.join(_ALL)}")
+    return _ALL[name]
+
+
+def names() -> list[str]:
+    """List the exercises.
+
+    Example:
+        >>> names()[:2]
+        ['softmax', 'kernel-average']
+    """
+    return list(_ALL)

@@ -1,0 +1,216 @@
+r"""Masks say which sources a target may read: True = may be read.
+
+Source   Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3 (causal); Beltagy et al. 2020,
+         arXiv:2004.05150, section 3.1 (window); Raffel et al. 2020, arXiv:1910.10683,
+         section 3.2.1 (prefix)
+Chapter  chapters/conventions.md
+Axes     attnlib/axes.py
+
+A mask is a boolean tensor that broadcasts to (b, h, t, s), so masks are sets of pairs
+(target, source) and their algebra is that of sets: `&` intersects, `|` unites, `~` complements.
+Targets are the last positions of the sources (bottom-right alignment): the last target reads every
+source that is not ruled out otherwise. A target with nothing to read gets zeros from attention.
+
+    >>> causal = causal_mask(3)
+    >>> is_token = torch.tensor([[True, True, True], [False, True, True]])
+    >>> both = causal & padding_mask(is_token)
+    >>> tuple(both.shape)
+    (2, 1, 3, 3)
+    >>> both[1, 0].int()
+    tensor([[0, 0, 0],
+            [0, 1, 0],
+            [0, 1, 1]], dtype=torch.int32)
+    >>> torch.equal(causal_mask(5, window=2), causal_mask(5) & window_mask(5, window=2))
+    True
+"""
+
+from numbers import Integral
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+Device = torch.device | str | None
+
+
+def causal_mask(
+    n_targets: int,
+    n_sources: int | None = None,
+    *,
+    window: int | None = None,
+    device: Device = None,
+) -> Bool[Tensor, "t s"]:
+    r"""Let each target read itself and what stands before it.
+
+    Target t stands at position $\bar t = t + n_s - n_t$ and reads the sources with
+
+    $$s \le \bar t \qquad\text{and, with a window of } W, \qquad \bar t - s < W.$$
+
+    With as many targets as sources this is the lower triangle. A window of W means W sources, the
+    target itself included; W = 1 leaves the target alone, W ≥ n_sources changes nothing.
+
+    Args:
+        n_targets: How many positions ask.
+        n_sources: How many positions can be read; None means as many as targets. With fewer
+            sources than targets the first targets have nothing to read.
+        window: How many sources a target reads at most, itself included; None means all.
+        device: Where the mask is made.
+
+    Returns:
+        True where target t may read source s.
+
+    Raises:
+        TypeError: If a size is not an integer.
+        ValueError: If a count is negative or the window is less than 1.
+
+    Example:
+        >>> causal_mask(2, 5).int()
+        tensor([[1, 1, 1, 1, 0],
+                [1, 1, 1, 1, 1]], dtype=torch.int32)
+        >>> causal_mask(2, 5, window=3).int()
+        tensor([[0, 1, 1, 1, 0],
+                [0, 0, 1, 1, 1]], dtype=torch.int32)
+    """
+    behind_ts = _steps_behind(n_targets, n_sources, device)
+    if window is None:
+        return behind_ts >= 0
+    _require_window(window)
+    return (behind_ts >= 0) & (behind_ts < window)
+
+
+def window_mask(
+    n_targets: int, n_sources: int | None = None, *, window: int, device: Device = None
+) -> Bool[Tensor, "t s"]:
+    r"""Let each target read the sources near it, on both sides.
+
+    $$|\bar t - s| < W, \qquad \bar t = t + n_s - n_t$$
+
+    The target reads itself and up to W − 1 sources on each side, so that the intersection with
+    the causal mask is the causal window of W sources: `causal_mask(n, window=W)`.
+
+    Args:
+        n_targets: How many positions ask.
+        n_sources: How many positions can be read; None means as many as targets.
+        window: How many sources a target reads on each side at most, itself included.
+        device: Where the mask is made.
+
+    Returns:
+        True where target t may read source s.
+
+    Raises:
+        TypeError: If a size is not an integer.
+        ValueError: If a count is negative or the window is less than 1.
+
+    Example:
+        >>> window_mask(4, window=2).int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [0, 1, 1, 1],
+                [0, 0, 1, 1]], dtype=torch.int32)
+    """
+    _require_window(window)
+    return _steps_behind(n_targets, n_sources, device).abs() < window
+
+
+def prefix_mask(
+    n_targets: int, n_sources: int | None = None, *, n_prefix: int, device: Device = None
+) -> Bool[Tensor, "t s"]:
+    r"""Let every target read the whole prefix, and read causally after it.
+
+    $$s \le \bar t \qquad\text{or}\qquad s < n_\text{prefix}, \qquad \bar t = t + n_s - n_t$$
+
+    An empty prefix is the causal mask; a prefix of all sources lets everything be read.
+
+    Args:
+        n_targets: How many positions ask.
+        n_sources: How many positions can be read; None means as many as targets.
+        n_prefix: How many of the first sources every target may read.
+        device: Where the mask is made.
+
+    Returns:
+        True where target t may read source s.
+
+    Raises:
+        TypeError: If a size is not an integer.
+        ValueError: If a count is negative or the prefix is longer than the sources.
+
+    Example:
+        >>> prefix_mask(4, n_prefix=2).int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 0, 0],
+                [1, 1, 1, 0],
+                [1, 1, 1, 1]], dtype=torch.int32)
+    """
+    _require_count("n_prefix", n_prefix)
+    behind_ts = _steps_behind(n_targets, n_sources, device)
+    if n_prefix > behind_ts.shape[1]:
+        raise ValueError(
+            f"the prefix must lie within the sources, got n_prefix={n_prefix} and "
+            f"n_sources={behind_ts.shape[1]}"
+        )
+    in_prefix_s = torch.arange(behind_ts.shape[1], device=device) < n_prefix
+    return (behind_ts >= 0) | in_prefix_s
+
+
+def padding_mask(is_token: Bool[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
+    r"""Let the sources that are tokens be read, and no padding, left or right.
+
+    $$\mathrm{may\_attend}_{bhts} = \mathrm{is\_token}_{bs}$$
+
+    Padding is a property of sources, so it stands on the source axis; the targets at padded
+    positions still compute something, and whoever uses the outputs leaves those out.
+
+    Args:
+        is_token: True where the row holds a token, False where it is filled up; for a tokenizer
+            that pads with `pad_id`, write `padding_mask(tokens != pad_id)` (0 is a fine id).
+
+    Returns:
+        The same truth values, ready to be combined with a (t, s) mask.
+
+    Raises:
+        TypeError: If `is_token` is not boolean.
+        ValueError: If `is_token` does not have the two axes (b, s).
+
+    Example:
+        >>> tokens, pad_id = torch.tensor([[7, 3, 0], [5, 0, 0]]), 0
+        >>> padding_mask(tokens != pad_id)[:, 0, 0].int()
+        tensor([[1, 1, 0],
+                [1, 0, 0]], dtype=torch.int32)
+    """
+    if not isinstance(is_token, Tensor) or is_token.dtype != torch.bool:
+        kind = is_token.dtype if isinstance(is_token, Tensor) else type(is_token).__name__
+        raise TypeError(
+            f"is_token must be a boolean tensor, True = token, got {kind}; for 0 and 1 write "
+            "is_token.bool(), for tokens write tokens != pad_id"
+        )
+    if is_token.ndim != 2:
+        raise ValueError(f"is_token must have axes (b, s), got shape {tuple(is_token.shape)}")
+    return is_token[:, None, None, :]
+
+
+def _steps_behind(n_targets: int, n_sources: int | None, device: Device) -> Tensor:
+    """How many steps each source lies behind each target; negative in its future."""
+    n_sources = n_targets if n_sources is None else n_sources
+    _require_count("n_targets", n_targets)
+    _require_count("n_sources", n_sources)
+    position_t = torch.arange(n_targets, device=device) + n_sources - n_targets
+    return position_t[:, None] - torch.arange(n_sources, device=device)
+
+
+def _require_count(name: str, value: int) -> None:
+    _require_integer(name, value)
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, got {name}={value}")
+
+
+def _require_window(window: int) -> None:
+    _require_integer("window", window)
+    if window < 1:
+        raise ValueError(
+            f"a window counts the target itself, so it must be at least 1, got window={window}"
+        )
+
+
+def _require_integer(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {type(value).__name__} {value!r}")

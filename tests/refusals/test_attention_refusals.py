@@ -1,0 +1,315 @@
+"""Wrong input is refused before anything is computed, by plain errors that name the numbers.
+
+These tests run without the jaxtyping hook, as users do: the hook would raise its own errors first.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import attnlib
+from attnlib import (
+    attention_weights,
+    attention_with_lse,
+    causal_mask,
+    dot_product_attention,
+    grouped_query_attention,
+    log_sum_exp,
+    merge_attention,
+    padding_mask,
+    prefix_mask,
+    softmax,
+    window_mask,
+)
+
+B, H, G, T, S, D, E = 2, 6, 3, 5, 7, 11, 13
+
+
+def ones(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(shape, dtype=dtype)
+
+
+def qkv(g: int = G) -> dict[str, torch.Tensor]:
+    return {"q": ones(B, H, T, D), "k": ones(B, g, S, D), "v": ones(B, g, S, E)}
+
+
+def grouped(**changes):
+    tensors = qkv() | changes
+    q, k, v = (tensors.pop(name) for name in "qkv")
+    return grouped_query_attention(q, k, v, **tensors)
+
+
+def with_lse(**changes):
+    tensors = qkv() | changes
+    q, k, v = (tensors.pop(name) for name in "qkv")
+    return attention_with_lse(q, k, v, **tensors)
+
+
+def dot_product(**changes):
+    tensors = qkv(g=H) | changes
+    q, k, v = (tensors.pop(name) for name in "qkv")
+    return dot_product_attention(q, k, v, **tensors)
+
+
+def weights(**changes):
+    tensors = qkv() | changes
+    q, k, _ = (tensors.pop(name) for name in "qkv")
+    return attention_weights(q, k, **tensors)
+
+
+EVERY = [grouped, with_lse, weights, dot_product]
+
+
+def refuses(kind: type[Exception], message: str):
+    return pytest.raises(kind, match=re.escape(message))
+
+
+def test_these_tests_run_without_the_shape_hook():
+    assert not hasattr(grouped_query_attention, "__wrapped__")
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_the_correct_input_is_not_refused(attend):
+    attend()
+    attend(may_attend=causal_mask(T, S), bias=ones(H, 1, S), scale=1)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_different_batches_are_refused(attend):
+    heads = H if attend is dot_product else G
+    with refuses(ValueError, "q and k must have the same b, got b=2 in q and b=4 in k"):
+        attend(k=ones(4, heads, S, D))
+    if attend is not weights:
+        with refuses(ValueError, "q and v must have the same b, got b=2 in q and b=1 in v"):
+            attend(v=ones(1, heads, S, E))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_different_widths_of_queries_and_keys_are_refused(attend):
+    heads = H if attend is dot_product else G
+    with refuses(ValueError, "q and k must have the same d, got d=11 in q and d=12 in k"):
+        attend(k=ones(B, heads, S, 12))
+
+
+@pytest.mark.parametrize("attend", [grouped, with_lse, dot_product])
+def test_different_numbers_of_keys_and_values_are_refused(attend):
+    heads = H if attend is dot_product else G
+    with refuses(ValueError, "k and v must have the same s, got s=7 in k and s=8 in v"):
+        attend(v=ones(B, heads, 8, E))
+
+
+def test_different_heads_are_refused():
+    with refuses(ValueError, "q and k must have the same h, got h=6 in q and h=3 in k"):
+        dot_product(k=ones(B, G, S, D))
+    with refuses(ValueError, "use grouped_query_attention"):
+        dot_product(k=ones(B, G, S, D), v=ones(B, G, S, E))
+    with refuses(ValueError, "q and v must have the same h, got h=6 in q and h=1 in v"):
+        dot_product(v=ones(B, 1, S, E))
+    with refuses(ValueError, "k and v must have the same g, got g=3 in k and g=2 in v"):
+        grouped(v=ones(B, 2, S, E))
+
+
+@pytest.mark.parametrize("attend", [grouped, with_lse, weights])
+@pytest.mark.parametrize("g", [4, 0, 12])
+def test_kv_heads_that_do_not_divide_the_query_heads_are_refused(attend, g):
+    with refuses(ValueError, f"g must divide h, got h=6 and g={g}"):
+        attend(k=ones(B, g, S, D), v=ones(B, g, S, E))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_width_zero_of_queries_is_refused(attend):
+    heads = H if attend is dot_product else G
+    with refuses(ValueError, "got d=0"):
+        attend(q=ones(B, H, T, 0), k=ones(B, heads, S, 0))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_tensors_that_are_not_floating_point_are_refused(attend, dtype):
+    heads = H if attend is dot_product else G
+    with refuses(TypeError, f"q must be a tensor of fp16, bf16, fp32 or fp64, got {dtype}"):
+        attend(q=ones(B, H, T, D, dtype=dtype))
+    with refuses(TypeError, f"k must be a tensor of fp16, bf16, fp32 or fp64, got {dtype}"):
+        attend(k=ones(B, heads, S, D, dtype=dtype))
+    if attend is not weights:
+        with refuses(TypeError, f"v must be a tensor of fp16, bf16, fp32 or fp64, got {dtype}"):
+            attend(v=ones(B, heads, S, E, dtype=dtype))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_arrays_that_are_not_tensors_are_refused(attend):
+    with refuses(TypeError, "q must be a tensor of fp16, bf16, fp32 or fp64, got ndarray"):
+        attend(q=np.ones((B, H, T, D)))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_different_dtypes_are_refused(attend):
+    message = "q, k and v must have the same dtype, got torch.float16, torch.float32"
+    with refuses(TypeError, message):
+        attend(q=ones(B, H, T, D, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_the_wrong_number_of_axes_is_refused(attend):
+    with refuses(ValueError, "q must have axes (b, h, t, d), got shape (6, 5, 11)"):
+        attend(q=ones(H, T, D))
+    with refuses(ValueError, "s, d), got shape (7, 11)"):
+        attend(k=ones(S, D))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+@pytest.mark.parametrize(
+    "mask,kind",
+    [
+        (torch.ones(T, S), "torch.float32"),
+        (torch.ones(T, S, dtype=torch.int64), "torch.int64"),
+        (torch.ones(T, S, dtype=torch.uint8), "torch.uint8"),
+        (np.ones((T, S), dtype=bool), "ndarray"),
+        (True, "bool"),
+    ],
+)
+def test_masks_that_are_not_boolean_tensors_are_refused(attend, mask, kind):
+    with refuses(TypeError, f"may_attend must be a boolean tensor, True = may be read, got {kind}"):
+        attend(may_attend=mask)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+@pytest.mark.parametrize(
+    "shape", [(S, T), (T, 1 + S), (G, T, S), (3, 1, T, S), (1, B, H, T, S), (B, T, S), (0,)]
+)
+def test_masks_and_biases_that_do_not_broadcast_are_refused(attend, shape):
+    rest = f"must broadcast to (b, h, t, s) = (2, 6, 5, 7), got shape {shape}"
+    with refuses(ValueError, f"may_attend {rest}"):
+        attend(may_attend=torch.ones(shape, dtype=torch.bool))
+    with refuses(ValueError, f"bias {rest}"):
+        attend(bias=torch.ones(shape))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_a_mask_larger_than_the_scores_is_refused(attend):
+    one_target = ones(B, H, 1, D)
+    rest = "must broadcast to (b, h, t, s) = (2, 6, 1, 7), got shape (5, 7)"
+    with refuses(ValueError, f"may_attend {rest}"):
+        attend(q=one_target, may_attend=causal_mask(T, S))
+    with refuses(ValueError, f"bias {rest}"):
+        attend(q=one_target, bias=torch.ones(T, S))
+
+
+@pytest.mark.parametrize("attend", EVERY)
+@pytest.mark.parametrize(
+    "bias,kind",
+    [
+        (torch.ones(T, S, dtype=torch.bool), "torch.bool"),
+        (torch.ones(T, S, dtype=torch.int64), "torch.int64"),
+        (1.0, "float"),
+    ],
+)
+def test_biases_that_are_not_floating_point_tensors_are_refused(attend, bias, kind):
+    with refuses(TypeError, f"bias must be a tensor of fp16, bf16, fp32 or fp64, got {kind}"):
+        attend(bias=bias)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_a_scale_that_is_not_a_finite_number_is_refused(attend):
+    for scale in (torch.ones(()), "1", True):
+        with refuses(TypeError, f"scale must be a number or None, got {type(scale).__name__}"):
+            attend(scale=scale)
+    for scale in (float("nan"), float("inf")):
+        with refuses(ValueError, f"scale must be finite, got scale={scale}"):
+            attend(scale=scale)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_masks_are_refused_before_anything_is_computed(attend, monkeypatch):
+    def compute(*_):
+        raise AssertionError("something was computed")
+
+    monkeypatch.setattr(torch, "einsum", compute)
+    monkeypatch.setattr("attnlib.attention.softmax_and_log_sum_exp", compute)
+    with refuses(ValueError, "may_attend must broadcast"):
+        attend(may_attend=torch.ones(S, T, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("function", [softmax, log_sum_exp])
+def test_softmax_refuses(function):
+    with refuses(TypeError, "scores must be one of fp16, bf16, fp32, fp64, got torch.int64"):
+        function(torch.ones(3, dtype=torch.int64))
+    with refuses(TypeError, "scores must be a torch tensor, got list"):
+        function([1.0, 2.0])
+    with refuses(ValueError, "scores must have at least one axis"):
+        function(torch.tensor(1.0))
+    with refuses(TypeError, "where must be a boolean tensor, True = counts, got torch.float32"):
+        function(ones(2, 3), torch.ones(3))
+    message = "where must broadcast to the scores, got where (2,) and scores (2, 3)"
+    with refuses(ValueError, message):
+        function(ones(2, 3), torch.ones(2, dtype=torch.bool))
+    with refuses(ValueError, "where must broadcast"):
+        function(ones(3), torch.ones(2, 3, dtype=torch.bool))
+
+
+def test_merge_refuses():
+    part = ones(2, 3), ones(2)
+    with refuses(ValueError, "merging needs at least one part"):
+        merge_attention([])
+    with refuses(ValueError, "got output (2, 3) and log-sum-exp (3,) in part 1"):
+        merge_attention([part, (ones(2, 3), ones(3))])
+    with refuses(ValueError, "all parts must have the same shape, got (2, 3) in part 0 and (2, 4)"):
+        merge_attention([part, (ones(2, 4), ones(2))])
+    with refuses(TypeError, "all parts must have the same dtype, got torch.float32 in part 0"):
+        merge_attention([part, (ones(2, 3).double(), ones(2))])
+    with refuses(TypeError, "the log-sum-exp of part 0 must be one of fp16, bf16, fp32, fp64"):
+        merge_attention([(ones(2, 3), torch.ones(2, dtype=torch.int64))])
+    with refuses(TypeError, "the output of part 0 must be a torch tensor, got list"):
+        merge_attention([([1.0], ones(2))])
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [causal_mask, lambda *a: window_mask(*a, window=2), lambda *a: prefix_mask(*a, n_prefix=0)],
+    ids=["causal", "window", "prefix"],
+)
+def test_masks_refuse_impossible_counts(mask):
+    with refuses(ValueError, "n_targets must be at least 0, got n_targets=-1"):
+        mask(-1)
+    with refuses(ValueError, "n_sources must be at least 0, got n_sources=-2"):
+        mask(3, -2)
+    with refuses(TypeError, "n_targets must be an integer, got float 3.0"):
+        mask(3.0)
+    with refuses(TypeError, "n_sources must be an integer, got bool True"):
+        mask(3, True)
+
+
+@pytest.mark.parametrize("mask", [causal_mask, window_mask])
+def test_a_window_without_the_target_itself_is_refused(mask):
+    for window in (0, -3):
+        message = (
+            f"a window counts the target itself, so it must be at least 1, got window={window}"
+        )
+        with refuses(ValueError, message):
+            mask(4, window=window)
+    with refuses(TypeError, "window must be an integer, got float 2.5"):
+        mask(4, window=2.5)
+
+
+def test_a_prefix_longer_than_the_sources_is_refused():
+    with refuses(ValueError, "got n_prefix=5 and n_sources=4"):
+        prefix_mask(4, n_prefix=5)
+    with refuses(ValueError, "n_prefix must be at least 0, got n_prefix=-1"):
+        prefix_mask(4, n_prefix=-1)
+
+
+def test_padding_refuses_numbers_and_says_what_to_write():
+    with refuses(TypeError, "got torch.int64; for 0 and 1 write is_token.bool()"):
+        padding_mask(torch.ones(2, 3, dtype=torch.int64))
+    with refuses(TypeError, "is_token must be a boolean tensor, True = token, got list"):
+        padding_mask([[True]])
+    with refuses(ValueError, "is_token must have axes (b, s), got shape (3,)"):
+        padding_mask(torch.ones(3, dtype=torch.bool))
+
+
+def test_sizes_may_be_integers_of_numpy():
+    assert torch.equal(
+        causal_mask(np.int64(3), window=np.int64(2)), attnlib.causal_mask(3, window=2)
+    )

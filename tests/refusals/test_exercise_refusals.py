@@ -1,0 +1,11 @@
+"""What is handed to a judge in place of a function is refused in words for the reader."""
+
+import pytest
+
+from attnlib import exercises
+
+
+def test_a_number_in_place_of_a_function_is_refused():
+    with pytest.raises(exercises.Mistake, match="hand over the function itself, got float") as told:
+        exercises.check("entropy", 1.0)
+    assert "entropy(p) → the entropy in nats" in str(told.value)

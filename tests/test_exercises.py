@@ -1,0 +1,175 @@
+"""The judges: the right function is accepted, every known mistake is called by its name."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import attnlib
+from attnlib import definitions, exercises
+from attnlib.exercises import Mistake
+
+ALL = [exercises.judge(name) for name in exercises.names()]
+MISTAKES = [(exercise, says) for exercise in ALL for says in exercise.mistakes]
+
+
+def test_the_chapter_on_attention_has_its_exercises():
+    wanted = {"softmax", "kernel-average", "attention", "softmax-jacobian", "gauge", "merge"}
+    assert wanted | {"entropy", "linear-kernel", "shared-heads"} == set(exercises.names())
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_the_definition_is_accepted_with_one_line(exercise, capsys):
+    exercises.check(exercise.name, exercise.definition)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"Right: {exercise.name} agrees with its definition in all")
+
+
+@pytest.mark.parametrize("exercise,says", MISTAKES, ids=lambda x: getattr(x, "name", x)[:60])
+def test_every_known_mistake_is_called_by_its_name(exercise, says):
+    with pytest.raises(Mistake) as caught:
+        exercise.check(exercise.mistakes[says])
+    assert str(caught.value) == f"{exercise.name}: {says}"
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_sizes_are_small_and_those_of_one_array_differ_where_they_can(exercise):
+    # equal sizes are wanted only where the case says so
+    for case in exercise.cases:
+        for name, x in case.arguments.items():
+            if isinstance(x, np.ndarray):
+                assert x.size <= 128
+                square = name == "a" or "as many" in case.about
+                assert square or len(set(x.shape)) == x.ndim, (case.about, name)
+
+
+def softmax_in_torch(scores):
+    return torch.softmax(scores, -1)
+
+
+def attention_in_numpy(q, k, v, may_attend=None):
+    scores = q @ k.T / np.sqrt(q.shape[-1])
+    if may_attend is not None:
+        scores = np.where(may_attend, scores, -np.inf)
+    largest = np.maximum(scores.max(-1, keepdims=True), -1e300)
+    weights = np.exp(scores - largest)
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ v
+
+
+def attention_of_the_package(q, k, v, may_attend=None):
+    out = attnlib.dot_product_attention(
+        q[None, None], k[None, None], v[None, None], may_attend=may_attend
+    )
+    return out[0, 0]
+
+
+def merge_in_torch(part_a, part_b):
+    (out_a, lse_a), (out_b, lse_b) = part_a, part_b
+    weights = attnlib.softmax(torch.stack([lse_a, lse_b]))
+    return weights[0] * out_a + weights[1] * out_b, torch.logaddexp(lse_a, lse_b)
+
+
+def merge_of_the_package(part_a, part_b):
+    return attnlib.merge_attention([part_a, part_b])
+
+
+def jacobian_with_loops(p):
+    return [[p[i] * ((i == j) - p[j]) for j in range(len(p))] for i in range(len(p))]
+
+
+@pytest.mark.parametrize(
+    "name,function",
+    [
+        ("softmax", softmax_in_torch),
+        ("softmax", lambda scores: torch.softmax(scores.float(), -1)),
+        ("softmax", lambda scores: attnlib.softmax(scores)),
+        ("attention", attention_in_numpy),
+        ("attention", attention_of_the_package),
+        ("merge", merge_in_torch),
+        ("merge", merge_of_the_package),
+        ("softmax-jacobian", jacobian_with_loops),
+        ("gauge", lambda w_q, w_k, a: (w_q @ a, torch.linalg.solve(a, w_k.T).T)),
+        ("gauge", lambda w_q, w_k, a: (w_q @ a, np.linalg.solve(a, w_k.T).T)),
+        ("entropy", lambda p: torch.special.entr(p).sum()),
+        ("linear-kernel", lambda q, k, v: q @ (k.T @ v) / (q @ k.sum(0))[:, None]),
+    ],
+)
+def test_other_right_functions_are_accepted(name, function, capsys):
+    exercises.check(name, function)
+    assert capsys.readouterr().out.startswith("Right: ")
+
+
+def refused(name, function) -> str:
+    with pytest.raises(Mistake) as caught:
+        exercises.check(name, function)
+    return str(caught.value)
+
+
+def test_two_mistakes_at_once_are_told_by_the_first():
+    def unscaled_and_nan(q, k, v, may_attend=None):
+        scores = q @ k.T
+        if may_attend is not None:
+            scores = np.where(may_attend, scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        return weights / weights.sum(-1, keepdims=True) @ v
+
+    assert "multiply them by 1/√d" in refused("attention", unscaled_and_nan)
+
+
+def test_an_unknown_mistake_shows_where_and_what():
+    message = refused("entropy", lambda p: 7.0)
+    assert re.fullmatch(
+        r"entropy, five weights \(p \(5,\)\): result must be 1\.\d+, got 7\.", message
+    )
+    message = refused("softmax", lambda scores: scores)
+    assert re.search(
+        r"a few small scores \(scores \(3, 5\)\): result\[0, 0\] must be \S+, got \S+\.", message
+    )
+
+
+def test_a_wrong_shape_is_told_with_both_shapes():
+    message = refused("softmax", lambda scores: definitions.softmax(scores[0]))
+    assert "the result must have shape (3, 5), got (5,)" in message
+    assert "2 results are asked for, got 1" in refused("gauge", lambda w_q, w_k, a: w_q @ a)
+
+
+def test_an_error_in_the_readers_code_is_shown_with_the_case():
+    def broken(p):
+        return p + undefined
+
+    with pytest.raises(Mistake, match=r"five weights.*your function raised NameError") as caught:
+        exercises.check("entropy", broken)
+    assert isinstance(caught.value.__cause__, NameError)
+    assert "entropy(p) → the entropy in nats" in refused("entropy", lambda: 0.0)
+
+
+def test_a_function_that_changes_its_argument_is_found_out():
+    def in_place(scores):
+        scores -= scores.max(-1, keepdims=True)
+        return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+
+    def in_place_in_a_tuple(part_a, part_b):
+        result = definitions.merge(part_a, part_b)
+        part_a[0][:] = 0
+        return result
+
+    assert "changes its argument scores" in refused("softmax", in_place)
+    assert "changes its argument part_a" in refused("merge", in_place_in_a_tuple)
+
+
+def test_what_is_not_a_result_is_told():
+    assert "is there a return at its end?" in refused("softmax", lambda scores: None)
+    assert "got dict" in refused("entropy", lambda p: {})
+
+
+def test_unknown_names_are_refused_with_a_list_of_those_that_exist():
+    for function in (exercises.judge, lambda name: exercises.check(name, len)):
+        with pytest.raises(ValueError, match="no exercise 'sofmax'; those that exist: softmax, ke"):
+            function("sofmax")
+
+
+def test_a_mistake_is_an_assertion_error_so_that_a_cell_fails():
+    assert issubclass(Mistake, AssertionError)

@@ -1,0 +1,46 @@
+"""The table of planted faults fits the code and names every kind of bug that it must."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_SPEC = importlib.util.spec_from_file_location("table", ROOT / "tests" / "mutants" / "table.py")
+table = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(table)
+
+MASKS_AND_SOFTMAX = [
+    "B01",
+    "B02",
+    "B04",
+    "B06",
+    "B08",
+    "B09",
+    "B11",
+    "B13",
+    "B14",
+    "B15",
+    "B17",
+    "B18",
+]
+SCALE = ["B20", "B21", "B22", "B23", "B25", "B27"]
+
+
+@pytest.mark.parametrize("bug", MASKS_AND_SOFTMAX + SCALE)
+def test_every_kind_of_reported_bug_is_planted(bug):
+    assert any(fault.bug == bug for fault in table.FAULTS)
+
+
+@pytest.mark.parametrize("fault", table.FAULTS, ids=lambda fault: fault.name)
+def test_what_a_fault_replaces_stands_exactly_once(fault):
+    text = (ROOT / fault.file).read_text(encoding="utf-8")
+    for old, new in fault.edits:
+        assert text.count(old) == 1
+        assert old != new
+    assert (ROOT / fault.test).is_file()
+
+
+def test_no_two_faults_have_the_same_name():
+    names = [fault.name for fault in table.FAULTS]
+    assert len(set(names)) == len(names)
