@@ -9,11 +9,31 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pybtex.database import BibliographyData, Entry, parse_file
-from pybtex.plugin import find_plugin
+from pybtex.plugin import find_plugin, register_plugin
 from pybtex.richtext import Text
+from pybtex.style.formatting.plain import Style as PlainStyle
+from pybtex.style.labels import BaseLabelStyle
 from sphinxcontrib.bibtex.citation_target import parse_citation_targets
 
 ROLES = ("cite", "cite:p", "cite:ps", "cite:t", "cite:ts", "cite:alp", "cite:author", "cite:year")
+
+
+class AuthorYearLabels(BaseLabelStyle):
+    """The label of a work in the bibliography is what the text calls it."""
+
+    def format_labels(self, entries: Iterable[Entry]):
+        for entry in entries:
+            yield f"{authors(entry).replace('*', '')}, {entry.fields.get('year', 'n.d.')}"
+
+
+class AuthorYearStyle(PlainStyle):
+    """Pybtex's plain style, with those labels: `:style: author-year` on the page."""
+
+    default_label_style = AuthorYearLabels
+
+
+def register_style() -> None:
+    register_plugin("pybtex.style.formatting", "author-year", AuthorYearStyle)
 
 
 def read_bibliography(path: Path) -> BibliographyData:

@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 import assets
+import citations
 import gates
 import icons
 import page
@@ -23,6 +24,7 @@ def setup(app: Sphinx) -> dict:
     # attnlib.plots and attnlib.explore read this in the kernels, which inherit the environment:
     # in the book a figure is saved as data for the page's own script to draw.
     os.environ["ATTNLIB_BOOK"] = "1"
+    citations.register_style()
     app.connect("config-inited", configure, priority=100)
     app.connect("config-inited", settle_mathjax, priority=900)
     app.connect("builder-inited", assemble_assets)

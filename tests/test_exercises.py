@@ -146,6 +146,20 @@ def test_an_error_in_the_readers_code_is_shown_with_the_case():
     assert "entropy(p) → the entropy in nats" in refused("entropy", lambda: 0.0)
 
 
+def test_shapes_that_do_not_fit_come_with_a_hint():
+    def softmax(scores):
+        e = np.exp(scores)
+        return e / e.sum(axis=1)
+
+    with pytest.raises(Mistake, match=r"raised ValueError: .*broadcast.*keepdims=True"):
+        exercises.check("softmax", softmax)
+
+
+def test_the_shapes_of_a_pair_are_told():
+    with pytest.raises(Mistake, match=r"two parts \(part_a \(\(3,\), \(\)\), part_b"):
+        exercises.check("merge", lambda a, b: (0 * a[0] + 7.0, a[1]))
+
+
 def test_a_function_that_changes_its_argument_is_found_out():
     def in_place(scores):
         scores -= scores.max(-1, keepdims=True)

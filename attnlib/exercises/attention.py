@@ -39,6 +39,10 @@ _SOFTMAX = Exercise(
             about="one row of scores near 1000, one near −1000",
             arguments={"scores": _normal(2, 4) + np.array([[1000.0], [-1000.0]])},
         ),
+        Case(
+            about="rows that hold both 10000 and −10000",
+            arguments={"scores": np.array([[1e4, -1e4, 0.0, 3.0], [-1e4, -1e4, 1e4, 1e4]])},
+        ),
     ),
     mistakes={
         "that is the softmax over the wrong axis: every row must sum to one, not every column.": (
@@ -49,6 +53,12 @@ _SOFTMAX = Exercise(
         ),
         "right for small scores, but exp of large ones overflows: take the largest score of each "
         "row off first, it changes nothing.": _exp_over_sum,
+        "take off the largest score of each row, not the smallest: the others overflow.": (
+            lambda s: _exp_over_sum(s, -1, s.min(-1, keepdims=True))
+        ),
+        "take off the largest score of each row, not the mean: the largest overflows.": (
+            lambda s: _exp_over_sum(s, -1, s.mean(-1, keepdims=True))
+        ),
         "take off the largest score of each row, not of the whole matrix: in the other rows "
         "everything underflows to 0/0.": lambda s: _exp_over_sum(s, -1, s.max()),
         "the exponentials are not divided by their sum.": np.exp,
@@ -324,6 +334,11 @@ _JACOBIAN = Exercise(
         ),
         "the sign of p pᵀ is wrong: J = diag(p) − p pᵀ, with rows that sum to zero.": (
             lambda p: np.diag(p) + np.outer(p, p)
+        ),
+        "p · p entry by entry is no matrix: J = diag(p) − p pᵀ has the outer product, "
+        "np.outer(p, p).": lambda p: np.diag(p) - p * p,
+        "p @ p is a single number: J = diag(p) − p pᵀ has the outer product, np.outer(p, p).": (
+            lambda p: np.diag(p) - p @ p
         ),
         "p are the weights already: do not take their softmax again.": (
             lambda p: definitions.softmax_jacobian(definitions.softmax(p))

@@ -91,7 +91,7 @@ class Exercise:
         if isinstance(outcome, Exception):
             mistake = Mistake(
                 f"{where}: your function raised {type(outcome).__name__}: {outcome}. "
-                f"Asked for is {self.asks}."
+                f"{_hint(outcome)}Asked for is {self.asks}."
             )
             mistake.__cause__ = outcome
             return mistake
@@ -170,9 +170,20 @@ def _agree(a: list[np.ndarray] | Exception, b: list[np.ndarray] | Exception) -> 
     )
 
 
+def _hint(error: Exception) -> str:
+    """What is behind the error that reducing an axis provokes most often."""
+    if "broadcast" in str(error) or "must match the size" in str(error):
+        return "A sum or maximum over an axis keeps its place with keepdims=True. "
+    return ""
+
+
 def _shapes(case: Case) -> str:
-    shaped = {n: np.shape(x) for n, x in case.arguments.items() if isinstance(x, np.ndarray)}
-    return ", ".join(f"{name} {shape}" for name, shape in shaped.items())
+    return ", ".join(f"{name} {_shape(x)}" for name, x in case.arguments.items() if not callable(x))
+
+
+def _shape(x: Any) -> Any:
+    """The shape of an array, or those of a tuple; a single number has the shape ()."""
+    return tuple(_shape(y) for y in x) if isinstance(x, tuple) else np.shape(x)
 
 
 def _difference(got: list[np.ndarray], wanted: list[np.ndarray]) -> str:

@@ -4,7 +4,8 @@ import {
   axes, linear, logarithmic, pointList, pointerPosition, ratios, set, svg,
 } from "./chart.mjs";
 import {
-  element, gauge, linearSteps, logSteps, powersOfTwo, setText, show, showRound, showSmall, showWeight, slider,
+  element, gauge, linearSteps, logSteps, powersOfTwo, setText, show, showRound, showSmall, showWeight,
+  slider,
 } from "./controls.mjs";
 import { limits, rawScore, rootOf, softmaxInput } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
