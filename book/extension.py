@@ -25,9 +25,10 @@ def setup(app: Sphinx) -> dict:
     # in the book a figure is saved as data for the page's own script to draw.
     os.environ["ATTNLIB_BOOK"] = "1"
     citations.register_style()
+    # Before Sphinx asks whether the folder of assets exists, which a fresh clone has not.
+    app.connect("config-inited", assemble_assets, priority=50)
     app.connect("config-inited", configure, priority=100)
     app.connect("config-inited", settle_mathjax, priority=900)
-    app.connect("builder-inited", assemble_assets)
     app.connect("env-check-consistency", gates.check_formulas)
     app.connect("env-check-consistency", gates.check_figures)
     app.connect("html-page-context", page.drop_unused_files, priority=900)
@@ -70,7 +71,7 @@ def formula_settings(tex: dict) -> dict:
     }
 
 
-def assemble_assets(app: Sphinx) -> None:
+def assemble_assets(app: Sphinx, config: Config) -> None:
     try:
         assets.assemble()
     except RuntimeError as error:

@@ -112,7 +112,8 @@ def keep_account(page: Page, built: Path) -> Account:
 
     def hear(message) -> None:
         if message.type in ("error", "warning"):
-            account.complaints.append(f"{message.type}: {message.text}")
+            address = message.location["url"]
+            account.complaints.append(f"{message.type}: {message.text} ({address})")
 
     page.on("request", note)
     page.on("requestfailed", lambda request: account.failed.append(request.url))
