@@ -12,6 +12,8 @@ PYTEST_PLAIN := $(PYTEST) -o addopts="--strict-markers --strict-config"
 BUILD := .venv/bin/jupyter-book build . --all -n -W --keep-going
 PORT ?= 8000
 
+# Each step reads what the one before it made, whatever -j says.
+.NOTPARALLEL:
 .PHONY: help book serve test quick refusals mutants gates strict-book pages measure notebooks data pins style clean set-up set-up-browser
 
 help:  ## list the targets

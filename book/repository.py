@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import yaml
 
@@ -37,11 +37,16 @@ def repository(
         ValueError: If neither place names a repository on the web.
     """
     environment = os.environ if environment is None else environment
-    setting = yaml.safe_load(config.read_text(encoding="utf-8")).get("repository") or {}
+    settings = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+    setting = settings.get("repository") or {}
+    if not isinstance(setting, dict):
+        raise ValueError(f"repository in {config.name} must have a url, got {setting!r}")
+    source = f"{config.name} (repository: url)"
     url, branch = str(setting.get("url", "")), str(setting.get("branch") or "main")
     if environment.get("GITHUB_REPOSITORY"):
         server = environment.get("GITHUB_SERVER_URL") or "https://github.com"
         url = f"{server}/{environment['GITHUB_REPOSITORY']}"
+        source = "GITHUB_REPOSITORY in the environment"
         # On a pull request the name is "7/merge", which is no branch that anyone can open.
         if environment.get("GITHUB_REF_TYPE") == "branch" and not environment.get(
             "GITHUB_HEAD_REF"
@@ -52,7 +57,7 @@ def repository(
     if address.scheme != "https" or len(address.path.strip("/").split("/")) != 2:
         raise ValueError(
             "the repository's address must have the form https://host/owner/name, "
-            f"but {config.name} (repository: url) gives {url!r}"
+            f"but {source} gives {url!r}"
         )
     return Repository(url, branch)
 
@@ -73,4 +78,5 @@ def pages_url(url: str) -> str:
 def colab_url(url: str, branch: str, notebook: str) -> str:
     """Return the address that opens a notebook of this repository on Colab."""
     owner, name = owner_and_name(url)
+    branch = quote(branch)
     return f"https://colab.research.google.com/github/{owner}/{name}/blob/{branch}/{notebook}"

@@ -30,7 +30,8 @@ def main():
     wanted = parser.parse_args()
     require_python()
     step("Python packages", ".venv", packages_stamp(), install_packages)
-    step("Front-end packages", "book/node_modules", front_end_stamp(), install_front_end)
+    see_to_node()
+    step("Front-end packages", "book/node_modules", front_end_stamp(), install_front_end, space=1)
     if wanted.browser:
         see_to_browser()
 
@@ -55,11 +56,15 @@ def here():
 
 
 def version_of(path):
+    """What a Python says its version is; (0,) if it says nothing, as a shim without one does."""
     code = "import sys; print(*sys.version_info[:3])"
-    return tuple(int(part) for part in subprocess.check_output([path, "-c", code]).split())
+    try:
+        return tuple(int(part) for part in subprocess.check_output([path, "-c", code]).split())
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return (0,)
 
 
-def step(title, place, stamp, install):
+def step(title, place, stamp, install, space=GIGABYTES):
     """Run `install` unless its stamp says that it was done for the same inputs."""
     folder = os.path.join(ROOT, place)
     stamp_file = os.path.join(folder, ".set-up-done")
@@ -69,7 +74,9 @@ def step(title, place, stamp, install):
         "%s: installing into %s (the first time takes minutes, later runs skip this)"
         % (title, place)
     )
-    require_space()
+    require_space(space)
+    if os.path.exists(stamp_file):
+        os.remove(stamp_file)  # what is interrupted from here on is not done
     install()
     with open(stamp_file, "w") as file:
         file.write(stamp)
@@ -80,27 +87,43 @@ def packages_stamp():
 
 
 def install_packages():
-    if not os.path.exists(PYTHON) or not runs([PYTHON, "-m", "pip", "--version"]):
-        shutil.rmtree(VENV, ignore_errors=True)
-        run(
-            [sys.executable, "-m", "venv", VENV],
-            "Python could not make a virtual environment: on Debian and Ubuntu, "
-            "`apt-get install python3-venv` brings what is missing.",
-        )
+    see_to_environment()
     pip("-r", os.path.join(ROOT, "requirements.txt"))
     pip("--no-deps", "--editable", ROOT)
+
+
+def see_to_environment():
+    """Make .venv, or see that the one that is there can be used; delete nothing of the reader's."""
+    if not os.path.lexists(VENV):
+        run(
+            [sys.executable, "-m", "venv", VENV],
+            "Python could not make a virtual environment in %s: the reason stands above. On Debian "
+            "and Ubuntu, `apt-get install python3-venv` brings what is missing." % VENV,
+        )
+    if version_of(PYTHON) < OLDEST:
+        stop(
+            "There is a %s, but no Python %s or newer in it: move it away and run this again."
+            % (VENV, ".".join(map(str, OLDEST)))
+        )
+    if not runs([PYTHON, "-m", "pip", "--version"]) and not runs([PYTHON, "-m", "ensurepip"]):
+        stop(
+            "The Python in %s has no pip and cannot get it: move it away and run this again." % VENV
+        )
 
 
 def front_end_stamp():
     return digest("book/package.json", "book/package-lock.json")
 
 
-def install_front_end():
+def see_to_node():
     if node_is_old():
         say("Node.js %d or newer is not on this machine; taking it from PyPI" % OLDEST_NODE)
         pip(NODE_WHEEL)
+
+
+def install_front_end():
     run(
-        [find("npm"), "ci", "--no-audit", "--no-fund"],
+        [find("npm"), "ci", "--include=dev", "--no-audit", "--no-fund"],
         "npm could not install the front-end packages of book/package-lock.json: "
         "check the network, then run this again.",
         cwd=os.path.join(ROOT, "book"),
@@ -108,10 +131,12 @@ def install_front_end():
 
 
 def node_is_old():
-    if not find("npm"):
+    """No npm, no node, or a node that is too old or says something that is no version."""
+    if not find("npm") or not find("node"):
         return True
-    printed = subprocess.run([find("node") or "node", "--version"], capture_output=True, text=True)
-    return printed.returncode != 0 or int(printed.stdout.lstrip("v").split(".")[0]) < OLDEST_NODE
+    printed = subprocess.run([find("node"), "--version"], capture_output=True, text=True)
+    major = printed.stdout.lstrip("v").split(".")[0]
+    return printed.returncode != 0 or not major.isdigit() or int(major) < OLDEST_NODE
 
 
 def find(name):
@@ -161,7 +186,7 @@ def require_space(smallest=GIGABYTES):
     if free < smallest:
         stop(
             "The disk is too full: setting up needs about %d GB in %s (8 where torch brings CUDA) "
-            "and %.1f GB are free; make room and run this again." % (GIGABYTES, ROOT, free)
+            "and %.1f GB are free; make room and run this again." % (smallest, ROOT, free)
         )
 
 

@@ -105,7 +105,7 @@ def test_every_figure_has_a_caption_and_is_announced_before(chapter):
         name = re.search(r"name: (fig-\S+)", metadata)
         assert name and "caption:" in metadata, f"no name or caption: {code[:60]}"
         announced = text.find(f"{{numref}}`{name[1]}`")
-        assert announced != -1, f"{name[1]} is never mentioned"
+        assert -1 < announced < text.index(f"name: {name[1]}"), f"{name[1]} is not announced"
 
 
 @each_chapter
@@ -119,4 +119,6 @@ def test_an_equation_that_is_labelled_is_cited(chapter):
 @each_chapter
 def test_the_length_is_that_of_one_sitting(chapter):
     words = len(re.findall(r"[A-Za-zÀ-ž’']+", prose(chapter.read_text())))
-    assert 1000 <= words <= 3500, f"{words} words"
+    # The conventions are back matter: to be looked up, not read in one go.
+    least = 1000 if chapter.stem == "conventions" else 1500
+    assert least <= words <= 3500, f"{words} words"

@@ -132,6 +132,58 @@ def test_a_failed_step_is_repeated(set_up, monkeypatch, tmp_path):
     assert runs == [1]
 
 
+def test_an_interrupted_step_is_not_taken_for_done(set_up, monkeypatch, tmp_path):
+    monkeypatch.setattr(set_up, "ROOT", str(tmp_path))
+    (tmp_path / "place").mkdir()
+    set_up.step("Packages", "place", "one", lambda: None)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        set_up.step("Packages", "place", "two", interrupted)
+    runs = []
+    set_up.step("Packages", "place", "one", lambda: runs.append(1))
+    assert runs == [1]
+
+
+def test_another_python_installs_anew(set_up, monkeypatch):
+    monkeypatch.setattr(set_up, "here", lambda: "3.12.1")
+    stamp = set_up.packages_stamp()
+    monkeypatch.setattr(set_up, "here", lambda: "3.13.0")
+    assert set_up.packages_stamp() != stamp
+
+
+@pytest.mark.parametrize("what", ["a file", "a folder"])
+def test_a_venv_that_is_none_is_left_alone(set_up, monkeypatch, tmp_path, what):
+    venv = tmp_path / ".venv"
+    venv.write_text("mine") if what == "a file" else (venv / "mine").mkdir(parents=True)
+    monkeypatch.setattr(set_up, "VENV", str(venv))
+    monkeypatch.setattr(set_up, "PYTHON", str(venv / "bin" / "python"))
+    with pytest.raises(SystemExit, match=r"no Python 3.11.5 or newer in it: move it away"):
+        set_up.see_to_environment()
+    assert venv.is_file() or (venv / "mine").is_dir()
+
+
+@pytest.mark.parametrize("says", ["v16.20.0", "command not found", ""])
+def test_a_node_that_is_old_or_strange_is_replaced(set_up, monkeypatch, says):
+    monkeypatch.setattr(set_up, "find", lambda name: f"/somewhere/{name}")
+    answer = SimpleNamespace(returncode=0, stdout=says)
+    monkeypatch.setattr(set_up.subprocess, "run", lambda *_, **__: answer)
+    assert set_up.node_is_old()
+    answer.stdout = "v20.1.0"
+    assert not set_up.node_is_old()
+
+
+def test_a_python_that_does_not_answer_has_no_version(set_up, tmp_path):
+    assert set_up.version_of(str(tmp_path / "missing")) == (0,)
+    assert set_up.version_of("false") == (0,)
+
+
+def test_the_makefile_runs_one_step_after_the_other():
+    assert "\n.NOTPARALLEL:\n" in (ROOT / "Makefile").read_text()
+
+
 def test_no_browser_ends_in_a_sentence_and_not_in_a_skip(monkeypatch):
     browser = load("browser")
     monkeypatch.delenv("CHROMIUM", raising=False)

@@ -187,7 +187,7 @@ def test_without_set_up_the_build_ends_in_one_sentence(monkeypatch, tmp_path):
 
     monkeypatch.setattr(assets, "NODE_MODULES", tmp_path)
     with pytest.raises(SystemExit, match=r"run `python3 book/set_up\.py` first"):
-        extension.assemble_assets(None)
+        extension.assemble_assets(None, None)
 
 
 def test_assets_are_made_again_only_when_their_inputs_change(monkeypatch, tmp_path):
