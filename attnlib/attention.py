@@ -18,17 +18,26 @@ What holds for all of them:
 - A source may be read where `may_attend` is True and `bias` is not −∞. What stands at a source
   that may not be read, NaN and ±∞ included, has no influence, neither on the outputs nor on the
   gradients. A target that does read a NaN follows IEEE arithmetic over the sources that it reads,
-  and only a loss that uses this target has gradients that are NaN.
+  and only a loss that uses this target has gradients that are NaN. The weights and the log-sum-exp
+  do not depend on the values, so a NaN among these does not reach them.
+- A bias is rounded to the dtype in which scores are formed: one in fp64 beside inputs of fp32 or
+  less becomes fp32, and what is beyond its range becomes ±∞ there, so that −1e300 forbids reading.
+
+What is not supported: with a mask, a bias or gradients, one number is looked at to see whether all
+are finite, so `torch.func.vmap` and tensors on the meta device are refused by torch there, and
+`torch.compile` breaks its graph. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias
+are refused by torch where something is not finite.
 """
 
 from contextlib import nullcontext
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from attnlib.softmax import FLOATING, broadcasts_to, computing_dtype, softmax_and_log_sum_exp
 
@@ -56,7 +65,8 @@ def dot_product_attention(
         v: Values; e may differ from d.
         may_attend: True where target t may read source s; broadcasts to (b, h, t, s); None lets
             all be read.
-        bias: Added to the scaled scores; broadcasts to (b, h, t, s). −∞ forbids reading.
+        bias: Added to the scaled scores, in their dtype; broadcasts to (b, h, t, s). −∞ forbids
+            reading.
         scale: Multiplies the scores; None means 1 / sqrt(d).
 
     Returns:
@@ -66,7 +76,8 @@ def dot_product_attention(
         TypeError: If q, k and v are not floating point of one dtype, if `may_attend` is not
             boolean, `bias` not floating point or `scale` not a number.
         ValueError: If b, h, s or d differ between the inputs, if d = 0, if a mask or bias does
-            not broadcast to (b, h, t, s) or the scale is not finite.
+            not broadcast to (b, h, t, s), if the tensors are on different devices or the scale
+            is not finite in the dtype in which scores are formed.
 
     Example:
         >>> q, k = torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 3, 2)
@@ -104,7 +115,8 @@ def grouped_query_attention(
         v: Values; e may differ from d.
         may_attend: True where target t may read source s; broadcasts to (b, h, t, s); None lets
             all be read.
-        bias: Added to the scaled scores; broadcasts to (b, h, t, s). −∞ forbids reading.
+        bias: Added to the scaled scores, in their dtype; broadcasts to (b, h, t, s). −∞ forbids
+            reading.
         scale: Multiplies the scores; None means 1 / sqrt(d).
 
     Returns:
@@ -236,7 +248,9 @@ def _attend(
         weights_bgpts, lse_bgpt = _weights(scores_bgpts, bias_bgpts, may_bgpts)
         out_bgpte = torch.einsum("bgpts,bgse->bgpte", weights_bgpts, v_bgse)
         may_leak = may_bgpts is not None or out_bgpte.requires_grad
-        if may_leak and not (_all_finite(scores_bgpts) and _all_finite(out_bgpte)):
+        if may_leak and not (
+            _all_finite(scores_bgpts) and _all_finite(out_bgpte) and _no_row_spoilt(lse_bgpt)
+        ):
             out_bgpte, lse_bgpt, weights_bgpts = _attend_pair_by_pair(
                 q_bgptd, k_bgsd, v_bgse, scores_bgpts, bias_bgpts, may_bgpts, scale
             )
@@ -268,6 +282,11 @@ def _all_finite(x: Tensor) -> bool:
     return isfinite(x.detach().sum().item())
 
 
+def _no_row_spoilt(lse_bgpt: Tensor) -> bool:
+    """NaN and +∞ of the bias show here and not in the scores; −∞ is a row that reads nothing."""
+    return _all_finite(lse_bgpt.masked_fill(lse_bgpt == -torch.inf, 0.0))
+
+
 def _attend_pair_by_pair(
     q_bgptd: Tensor,
     k_bgsd: Tensor,
@@ -283,37 +302,48 @@ def _attend_pair_by_pair(
     weights · values, backward in (gradient of scores) · keys, and there even for targets that the
     loss leaves out. So the values come from IEEE arithmetic over the readable pairs alone, and the
     gradients from the same formula with zeros in place of all that is not finite.
+
+    What spoils a logit (q, k, bias) spoils the weights, the log-sum-exp and the output of its
+    target; what spoils a value spoils the output alone.
     """
     if may_bgpts is None:
         may_bgpts = torch.ones((), dtype=torch.bool, device=scores_bgpts.device)
     may_bgpts = may_bgpts.expand_as(scores_bgpts)
-    spoilt_bgs = ~(k_bgsd.isfinite().all(-1) & v_bgse.isfinite().all(-1))
+    odd_key_bgs, odd_value_bgs = ~k_bgsd.isfinite().all(-1), ~v_bgse.isfinite().all(-1)
     with torch.no_grad():
         logits_bgpts = scores_bgpts if bias_bgpts is None else scores_bgpts + bias_bgpts
         weights_bgpts, lse_bgpt = softmax_and_log_sum_exp(logits_bgpts, may_bgpts)
         out_bgpte = _average_of_readable(weights_bgpts, v_bgse, may_bgpts)
         # −∞ is a fine score of finite vectors that overflow: it has weight 0
-        reads_spoilt_bgpts = may_bgpts & (
-            logits_bgpts.isnan() | (logits_bgpts == torch.inf) | spoilt_bgs[:, :, None, None, :]
+        odd_logits_bgpts = may_bgpts & (
+            logits_bgpts.isnan() | (logits_bgpts == torch.inf) | odd_key_bgs[:, :, None, None, :]
         )
         odd_query_bgpt = ~q_bgptd.isfinite().all(-1)
-        spoilt_bgpt = reads_spoilt_bgpts.any(-1) | (odd_query_bgpt & may_bgpts.any(-1))
-    inputs = (q_bgptd, k_bgsd, v_bgse, bias_bgpts)
-    if not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)):
+        spoilt_bgpt = odd_logits_bgpts.any(-1) | (odd_query_bgpt & may_bgpts.any(-1))
+        reads_odd_value_bgpt = (may_bgpts & odd_value_bgs[:, :, None, None, :]).any(-1)
+        spoilt_out_bgpt = spoilt_bgpt | reads_odd_value_bgpt
+    if not _derivatives_wanted(q_bgptd, k_bgsd, v_bgse, bias_bgpts):
         return out_bgpte, lse_bgpt, weights_bgpts
 
-    k_bgsd = _with_zeros(k_bgsd, spoilt_bgs[..., None])
-    v_bgse = _with_zeros(v_bgse, spoilt_bgs[..., None])
+    k_bgsd = _with_zeros(k_bgsd, odd_key_bgs[..., None])
+    v_bgse = _with_zeros(v_bgse, odd_value_bgs[..., None])
     q_bgptd = _with_zeros(q_bgptd, (spoilt_bgpt | odd_query_bgpt)[..., None])
     if bias_bgpts is not None:
-        bias_bgpts = _with_zeros(bias_bgpts.expand_as(scores_bgpts), reads_spoilt_bgpts)
+        bias_bgpts = _with_zeros(bias_bgpts.expand_as(scores_bgpts), odd_logits_bgpts)
     smooth_weights, smooth_lse = _weights(_scores(q_bgptd, k_bgsd, scale), bias_bgpts, may_bgpts)
     smooth_out = torch.einsum("bgpts,bgse->bgpte", smooth_weights, v_bgse)
     return (
-        _ValueWithGradientOf.apply(out_bgpte, smooth_out, spoilt_bgpt[..., None]),
+        _ValueWithGradientOf.apply(out_bgpte, smooth_out, spoilt_out_bgpt[..., None]),
         _ValueWithGradientOf.apply(lse_bgpt, smooth_lse, spoilt_bgpt),
         _ValueWithGradientOf.apply(weights_bgpts, smooth_weights, spoilt_bgpt[..., None]),
     )
+
+
+def _derivatives_wanted(*inputs: Tensor | None) -> bool:
+    """Backward, or forward, which `no_grad` does not stop and torch is left to refuse."""
+    given = [x for x in inputs if x is not None]
+    backward = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    return backward or any(unpack_dual(x).tangent is not None for x in given)
 
 
 def _average_of_readable(weights_bgpts: Tensor, v_bgse: Tensor, may_bgpts: Tensor) -> Tensor:
@@ -338,20 +368,24 @@ def _average_of_readable(weights_bgpts: Tensor, v_bgse: Tensor, may_bgpts: Tenso
     down = reads(weighty_bgpts, v_bgse == -torch.inf)
     nan = reads(may_bgpts, v_bgse.isnan()) | reads(weightless_bgpts, v_bgse.isinf()) | up & down
     out = finite.masked_fill(up, torch.inf).masked_fill(down, -torch.inf)
-    return out.masked_fill(nan | finite.isnan(), torch.nan)
+    # a weight that is NaN makes all weights of its row NaN, so that up and down are False there
+    return out.masked_fill(nan, torch.nan)
 
 
 class _ValueWithGradientOf(torch.autograd.Function):
     """Forward `value`; backward the gradient of `smooth`, NaN where a spoilt value was used.
 
     A spoilt value that the loss does not use sends back exactly zero. That is the whole point:
-    autograd would send back 0 · NaN.
+    autograd would send back 0 · NaN. There is no forward mode, so torch refuses it.
     """
 
     @staticmethod
-    def forward(ctx, value: Tensor, smooth: Tensor, spoilt: Tensor) -> Tensor:
-        ctx.save_for_backward(spoilt)
+    def forward(value: Tensor, smooth: Tensor, spoilt: Tensor) -> Tensor:
         return value.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[None, Tensor, None]:
@@ -414,6 +448,8 @@ def _require_inputs(
         raise TypeError(
             f"q, k and v must have the same dtype, got {q.dtype}, {k.dtype} and {v.dtype}"
         )
+    for name, x in (("k", k), ("v", v)):
+        _require_device(name, x, q)
     (b, h, t, d), (_, g, s, _) = q.shape, k.shape
     for letter, axis, others in (("b", 0, (k, v)), ("d", 3, (k,))):
         for name, x in zip(("k", "v"), others, strict=False):
@@ -438,6 +474,7 @@ def _require_inputs(
                 "may_attend must be a boolean tensor, True = may be read, got "
                 f"{_kind(may_attend)}; numbers that are added to the scores go to bias"
             )
+        _require_device("may_attend", may_attend, q)
         _require_broadcast("may_attend", may_attend, (b, h, t, s))
     if bias is not None:
         if not isinstance(bias, Tensor) or bias.dtype not in FLOATING:
@@ -445,12 +482,10 @@ def _require_inputs(
                 f"bias must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(bias)}; "
                 "a boolean mask goes to may_attend"
             )
+        _require_device("bias", bias, q)
         _require_broadcast("bias", bias, (b, h, t, s))
     if scale is not None:
-        if isinstance(scale, bool) or not isinstance(scale, Real):
-            raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
-        if not isfinite(scale):
-            raise ValueError(f"scale must be finite, got scale={scale}")
+        _require_scale(scale, computing_dtype(q.dtype))
 
 
 def _require_shaped(name: str, x: Tensor, axes: str) -> None:
@@ -459,6 +494,30 @@ def _require_shaped(name: str, x: Tensor, axes: str) -> None:
     if x.ndim != 4:
         raise ValueError(
             f"{name} must have axes ({axes.replace(' ', ', ')}), got shape {tuple(x.shape)}"
+        )
+
+
+def _require_device(name: str, x: Tensor, q: Tensor) -> None:
+    if x.device != q.device:
+        raise ValueError(
+            f"q and {name} must be on the same device, got q on {q.device} and {name} on "
+            f"{x.device}; masks are made where they are needed by causal_mask(..., "
+            "device=q.device)"
+        )
+
+
+def _require_scale(scale: float, dtype: torch.dtype) -> None:
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
+    try:
+        number = float(scale)
+    except OverflowError:  # an integer or a fraction beyond fp64
+        number = inf if scale > 0 else -inf
+    if not isfinite(number):
+        raise ValueError(f"scale must be finite, got scale={number}")
+    if abs(number) > torch.finfo(dtype).max:
+        raise ValueError(
+            f"scale must be finite in {dtype}, in which scores are formed, got scale={number}"
         )
 
 

@@ -43,16 +43,17 @@ def log_sum_exp(scores: ArrayLike) -> float:
 
     $$\operatorname{LSE}(s) = \log \sum_j e^{s_j}$$
 
-    The sum over nothing is zero, and its logarithm is $-\infty$.
+    The sum over nothing is zero, and its logarithm is $-\infty$; a score of $+\infty$ makes both
+    infinite.
 
     Example:
         >>> log_sum_exp([0.0, 0.0]) == float(np.log(2.0))
         True
     """
     scores = np.asarray(scores, dtype=np.float64)
-    if np.all(scores == -np.inf):
-        return -np.inf
-    largest = np.max(scores)
+    largest = np.max(scores, initial=-np.inf)
+    if np.isinf(largest):
+        return float(largest)
     return float(largest + np.log(np.sum(np.exp(scores - largest))))
 
 

@@ -71,10 +71,13 @@ def causal_mask(
         tensor([[0, 1, 1, 1, 0],
                 [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
+    n_sources = _require_counts(n_targets, n_sources)
+    if window is not None:
+        _require_window(window)
     behind_ts = _steps_behind(n_targets, n_sources, device)
     if window is None:
         return behind_ts >= 0
-    _require_window(window)
+    window = min(window, n_sources)  # torch does not take integers of every size
     return (behind_ts >= 0) & (behind_ts < window)
 
 
@@ -108,7 +111,9 @@ def window_mask(
                 [0, 1, 1, 1],
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
+    n_sources = _require_counts(n_targets, n_sources)
     _require_window(window)
+    window = min(window, max(n_targets, n_sources))  # no step is as long
     return _steps_behind(n_targets, n_sources, device).abs() < window
 
 
@@ -141,14 +146,15 @@ def prefix_mask(
                 [1, 1, 1, 0],
                 [1, 1, 1, 1]], dtype=torch.int32)
     """
+    n_sources = _require_counts(n_targets, n_sources)
     _require_count("n_prefix", n_prefix)
-    behind_ts = _steps_behind(n_targets, n_sources, device)
-    if n_prefix > behind_ts.shape[1]:
+    if n_prefix > n_sources:
         raise ValueError(
             f"the prefix must lie within the sources, got n_prefix={n_prefix} and "
-            f"n_sources={behind_ts.shape[1]}"
+            f"n_sources={n_sources}"
         )
-    in_prefix_s = torch.arange(behind_ts.shape[1], device=device) < n_prefix
+    behind_ts = _steps_behind(n_targets, n_sources, device)
+    in_prefix_s = torch.arange(n_sources, device=device) < n_prefix
     return (behind_ts >= 0) | in_prefix_s
 
 
@@ -188,13 +194,18 @@ def padding_mask(is_token: Bool[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
     return is_token[:, None, None, :]
 
 
-def _steps_behind(n_targets: int, n_sources: int | None, device: Device) -> Tensor:
+def _steps_behind(n_targets: int, n_sources: int, device: Device) -> Tensor:
     """How many steps each source lies behind each target; negative in its future."""
+    position_t = torch.arange(n_targets, device=device) + n_sources - n_targets
+    return position_t[:, None] - torch.arange(n_sources, device=device)
+
+
+def _require_counts(n_targets: int, n_sources: int | None) -> int:
+    """Give the number of sources, which is that of targets where it is not given."""
     n_sources = n_targets if n_sources is None else n_sources
     _require_count("n_targets", n_targets)
     _require_count("n_sources", n_sources)
-    position_t = torch.arange(n_targets, device=device) + n_sources - n_targets
-    return position_t[:, None] - torch.arange(n_sources, device=device)
+    return n_sources
 
 
 def _require_count(name: str, value: int) -> None:

@@ -11,15 +11,24 @@ import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import numpy as np
-import plotly.graph_objects as go
-import plotly.io as pio
-from plotly.io.base_renderers import MimetypeRenderer
+
+try:
+    import plotly.graph_objects as go
+    import plotly.io as pio
+    from plotly.io.base_renderers import MimetypeRenderer
+except ModuleNotFoundError as missing:
+    library = str(missing.name).split(".")[0]
+    raise ImportError(
+        f'the figures need {library}, which is not installed: pip install "attnlib[notebooks]"'
+    ) from missing
 
 # From the palettes of Okabe and Ito and of Tol: told apart with any kind of colour vision, and
 # at least 3 : 1 against a white and against a near-black page (tests/test_plots.py).
 ROLES = {"query": "#0077BB", "key": "#D55E00", "value": "#009E73", "output": "#AA4499"}
+NO_ROLE = "#6B7785"  # for a curve without a role where curves with roles have all other colours
 COLOUR_SCALE = "Cividis"  # grows in lightness alone: the same picture in grey
 HEIGHT = 420  # pixels; the page keeps this much room free before a figure is drawn
 
@@ -27,6 +36,7 @@ HEIGHT = 420  # pixels; the page keeps this much room free before a figure is dr
 DRAWABLE = {"bar", "box", "contour", "heatmap", "histogram", "histogram2d"}
 DRAWABLE |= {"histogram2dcontour", "image", "pie", "scatter", "violin"}
 
+_DASHES = ("solid", "dash", "dot", "dashdot")
 _AXIS = {"showline": True, "ticks": "outside", "automargin": True, "title": {"standoff": 8}}
 _COLOUR_BAR = {"thickness": 12, "title_side": "right"}  # narrow, for narrow screens
 
@@ -89,6 +99,8 @@ def heat_map(
 def lines(x, curves: Mapping[str, object], *, x_title: str, y_title: str) -> go.Figure:
     """Draw one line for each named curve over x; a curve named after a role has its colour.
 
+    Other curves share the colours that are left, and differ in their dashes where those are few.
+
     Args:
         x: The places at which every curve is known.
         curves: From a curve's name to its values at x.
@@ -106,11 +118,14 @@ def lines(x, curves: Mapping[str, object], *, x_title: str, y_title: str) -> go.
     """
     x = _array(x)
     figure = go.Figure(layout={**_titles(x_title, y_title), "hovermode": "x unified"})
+    left = [colour for role, colour in ROLES.items() if role not in curves] or [NO_ROLE]
+    without_role = cycle({"color": colour, "dash": dash} for dash in _DASHES for colour in left)
     for name, values in curves.items():
         y = _array(values)
         if y.shape != x.shape:
             raise ValueError(f"curve {name!r} must have the shape of x, {x.shape}, got {y.shape}")
-        figure.add_scatter(x=x, y=y, name=name, mode="lines", line_color=ROLES.get(name))
+        line = {"color": ROLES[name]} if name in ROLES else next(without_role)
+        figure.add_scatter(x=x, y=y, name=_escaped(name), mode="lines", line=line)
     return figure.update_layout(showlegend=len(curves) > 1)
 
 
@@ -158,7 +173,7 @@ def describe(figure: go.Figure) -> str:
                 f"{z.shape[0]} by {z.shape[1]} cells{_range(z)}."
             ]
         else:
-            name = f"{_kind(trace)} {trace.name}" if trace.name else _kind(trace)
+            name = f"{_kind(trace)} {html.unescape(trace.name or '')}".rstrip()
             y = _decoded(trace.y)
             count = "1 value" if y.size == 1 else f"{y.size} values"
             sentences.append(f"{name}: {count}{_range(y)}." if y.size else f"{name}.")
@@ -187,7 +202,12 @@ def _decoded(held) -> np.ndarray:
 
 def _array(values) -> np.ndarray:
     """A NumPy array of NumPy's, torch's or Python's numbers."""
-    return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+    if not hasattr(values, "detach"):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    # NumPy has no bfloat16; the page's table has no float16.
+    narrow = values.is_floating_point() and values.element_size() < 4
+    return (values.float() if narrow else values).numpy()
 
 
 def _titles(x_title: str, y_title: str) -> dict:
@@ -202,7 +222,12 @@ def _ticks(axis: str, names: Sequence | None, n: int) -> dict:
         return {}
     if len(names) != n:
         raise ValueError(f"there must be one name for each {axis}, {n}, got {len(names)}")
-    return {"tickvals": list(range(n)), "ticktext": [str(name) for name in names]}
+    return {"tickvals": list(range(n)), "ticktext": [_escaped(name) for name in names]}
+
+
+def _escaped(name: object) -> str:
+    """A name as plotly shows it in full: it reads <s> as a tag and &lt; as a sign."""
+    return html.escape(str(name), quote=False)
 
 
 class BookRenderer(MimetypeRenderer):

@@ -30,7 +30,7 @@ def softmax(
 
     A row with nothing to choose from (no True in `where`, or every score −∞) is a row of zeros,
     and so is its gradient. Whatever stands at an excluded place, NaN included, has no influence.
-    Without `where` this is the usual softmax.
+    Without `where` this is the usual softmax; a row that counts +∞ or NaN is NaN, as ∞ − ∞ is.
 
     Args:
         scores: Dimensionless scores, fp16, bf16, fp32 or fp64; formed into weights in at least
@@ -62,7 +62,8 @@ def log_sum_exp(
     $$\operatorname{LSE}(s) = \log \sum_{j \in S} e^{s_j}, \qquad
     \nabla \operatorname{LSE}(s) = \operatorname{softmax}(s)$$
 
-    A row with nothing to choose from gives −∞, with a gradient of zeros.
+    A row with nothing to choose from gives −∞, with a gradient of zeros. A row that counts +∞ and
+    no NaN gives +∞; its gradient is softmax, which is NaN there.
 
     Args:
         scores: Dimensionless scores, fp16, bf16, fp32 or fp64; summed in at least fp32.
@@ -106,7 +107,8 @@ def merge_attention(
         The output, in the dtype of the outputs, and the log-sum-exp, in the dtype of theirs.
 
     Raises:
-        TypeError: If a tensor is not floating point or the dtypes differ between parts.
+        TypeError: If the parts are not pairs, if a tensor is not floating point or the dtypes
+            differ between parts.
         ValueError: If there is no part or the shapes do not agree.
 
     Example:
@@ -115,8 +117,7 @@ def merge_attention(
         >>> merge_attention([one, other])[0]
         tensor([[4.]])
     """
-    parts = list(parts)
-    _require_parts(parts)
+    parts = _require_parts(parts)
     # a part that read nothing may hold anything, and 0 · NaN would leak from it
     outs = [out.masked_fill((lse == -torch.inf)[..., None], 0.0) for out, lse in parts]
     weights, lse = softmax_and_log_sum_exp(torch.stack([lse for _, lse in parts], dim=-1))
@@ -160,6 +161,7 @@ def softmax_and_log_sum_exp(
         # a score that is NaN spoils the weights of its row, but not the zeros outside `where`
         weights = weights.masked_fill(~where, 0.0)
     lse = (largest + z.log()).masked_fill(nothing, -torch.inf)
+    lse = lse.masked_fill(largest == torch.inf, torch.inf)  # where z is NaN, as ∞ − ∞ is
     return weights, lse.squeeze(-1)
 
 
@@ -199,9 +201,18 @@ def _require_scores(scores: Tensor, where: Tensor | None) -> None:
         )
 
 
-def _require_parts(parts: list[tuple[Tensor, Tensor]]) -> None:
+def _require_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    pairs = "parts must be pairs (output, log-sum-exp), as in merge_attention([(out, lse)]), got"
+    if isinstance(parts, Tensor) or not isinstance(parts, Iterable):
+        raise TypeError(f"{pairs} {type(parts).__name__}")
+    parts = list(parts)
     if not parts:
         raise ValueError("merging needs at least one part (output, log-sum-exp), got none")
+    for i, part in enumerate(parts):
+        if not isinstance(part, (tuple, list)):
+            raise TypeError(f"{pairs} {type(part).__name__} as part {i}")
+        if len(part) != 2:
+            raise ValueError(f"{pairs} {len(part)} things in part {i}")
     for i, (out, lse) in enumerate(parts):
         _require_floating(f"the output of part {i}", out)
         _require_floating(f"the log-sum-exp of part {i}", lse)
@@ -221,6 +232,7 @@ def _require_parts(parts: list[tuple[Tensor, Tensor]]) -> None:
                     f"all parts must have the same dtype, got {first.dtype} in part 0 and "
                     f"{x.dtype} in part {i}"
                 )
+    return parts
 
 
 def _require_floating(name: str, x: Tensor) -> None:

@@ -20,6 +20,7 @@ from attnlib import (
     merge_attention,
     padding_mask,
 )
+from attnlib.attention import _attend
 
 # All different, so that no two axes can be confused; h = g·p.
 B, G, P, T, S, D, E = 2, 3, 4, 5, 7, 11, 13
@@ -499,7 +500,11 @@ def poisoned_problems(draw):
 
 
 def clean_targets(q, k, v, may_attend, bias, scale) -> torch.Tensor:
-    """Which targets (b, h, t) meet finite numbers only, or read nothing at all."""
+    """Which targets (b, h, t) meet finite numbers only, or read nothing at all.
+
+    Without values it is whether the weights and the log-sum-exp do.
+    """
+    v = k[..., :0] if v is None else v
     b, h, t, _ = q.shape
     everywhere = (b, h, t, k.shape[2])
     may = torch.ones(everywhere) > 0 if may_attend is None else may_attend.expand(everywhere)
@@ -525,6 +530,7 @@ def test_outputs_follow_ieee_arithmetic_over_what_may_be_read(problem):
 def test_losses_over_clean_targets_have_the_gradients_of_clean_inputs(problem):
     tensors, options = problem
     clean = clean_targets(*tensors, **options)
+    clean_logits = clean_targets(*tensors[:2], None, **options)
 
     def gradients(cleaned: bool):
         leaves = [(x.nan_to_num(0.0, 0.0, 0.0) if cleaned else x.clone()) for x in tensors]
@@ -537,11 +543,11 @@ def test_losses_over_clean_targets_have_the_gradients_of_clean_inputs(problem):
             leaf.requires_grad_()
         out, lse = attention_with_lse(*leaves[:3], **used)
         weights = attention_weights(*leaves[:2], **used)
-        lse = lse[clean]
+        lse = lse[clean_logits]
         loss = (
             out[clean].square().sum()
             + lse[lse > -torch.inf].square().sum()
-            + weights[clean].pow(3).sum()
+            + weights[clean_logits].pow(3).sum()
         )
         return torch.autograd.grad(loss, leaves)
 
@@ -634,6 +640,74 @@ def test_a_nan_in_the_bias_spoils_the_targets_that_read_there(poison):
         assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("poison", [torch.nan, torch.inf])
+@pytest.mark.parametrize("result", ["weights", "log-sum-exp"])
+def test_a_bias_that_spoils_one_target_does_not_reach_another_where_no_output_is_wanted(
+    result, poison
+):
+    bias = torch.zeros(2, 4, dtype=torch.float64)
+    bias[0, 0] = poison
+
+    def gradients(bias: torch.Tensor):
+        q, k = random(1, 1, 2, 3), random(1, 1, 4, 3, seed=1)
+        leaves = [x.clone().requires_grad_() for x in (q, k, bias)]
+        q, k, bias = leaves
+        if result == "weights":
+            used = attention_weights(q, k, bias=bias)[:, :, 1, 0]
+        else:
+            used = attention_with_lse(q, k, k[..., :0], bias=bias)[1][:, :, 1]
+        return torch.autograd.grad(used.sum(), leaves)
+
+    for gradient, wanted in zip(gradients(bias), gradients(torch.zeros_like(bias)), strict=True):
+        assert gradient.isfinite().all()
+        assert_equal(gradient, wanted)
+
+
+@pytest.mark.parametrize("poison", POISON)
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_nan_in_the_values_does_not_reach_the_gradient_of_the_log_sum_exp(masked, poison):
+    q, k, v = qkv()
+    mask = some_mask() if masked else None
+
+    def gradients(v: torch.Tensor):
+        leaves = [x.clone().requires_grad_() for x in (q, k)]
+        _, lse = attention_with_lse(*leaves, v, may_attend=mask)
+        read = lse[lse > -torch.inf]
+        return torch.autograd.grad(read.square().sum(), leaves)
+
+    bad_v = v.clone()
+    bad_v[0, 0, 0, 0] = poison
+    for gradient, wanted in zip(gradients(bad_v), gradients(v), strict=True):
+        assert gradient.abs().sum() > 0
+        assert_equal(gradient, wanted)
+
+
+def test_a_nan_in_the_values_does_not_reach_the_gradient_of_the_weights():
+    # attention_weights has no values: what it takes its weights from is asked for them here
+    q, k, v = qkv()
+
+    def gradients(v: torch.Tensor):
+        leaves = [x.clone().requires_grad_() for x in (q, k)]
+        weights = _attend(*leaves, v, None, None, None)[2]
+        return torch.autograd.grad(weights.pow(3).sum(), leaves)
+
+    bad_v = v.clone()
+    bad_v[0, 0, 0, 0] = torch.nan
+    for gradient, wanted in zip(gradients(bad_v), gradients(v), strict=True):
+        assert gradient.abs().sum() > 0
+        assert_equal(gradient, wanted)
+
+
+def test_a_score_of_infinity_gives_a_log_sum_exp_of_infinity_and_no_weights():
+    q, k, v = qkv()
+    bias = torch.zeros(T, S, dtype=torch.float64)
+    bias[1, 3] = torch.inf
+    out, lse = attention_with_lse(q, k, v, bias=bias)
+    assert (lse[:, :, 1] == torch.inf).all()
+    assert out[:, :, 1].isnan().all()
+    assert lse[:, :, [0, 2, 3, 4]].isfinite().all()
+
+
 def test_a_loss_that_uses_a_target_that_reads_nan_has_nan_gradients():
     q, k, v = qkv()
     v[:, :, 0, 0] = torch.nan
@@ -704,6 +778,18 @@ def test_results_have_the_dtype_of_the_inputs_and_lse_at_least_float32(dtype):
     assert lse.dtype == torch.promote_types(dtype, torch.float32)
 
 
+def test_a_bias_is_rounded_to_the_dtype_in_which_scores_are_formed():
+    tensors, bias = qkv(torch.float32), random(T, S, seed=5)
+    bias[:, 2], bias[:, 3] = 1 + 2.0**-30, -1e300
+    rounded = bias.float()
+    assert (rounded[:, 3] == -torch.inf).all()
+    assert_equal(
+        grouped_query_attention(*tensors, bias=bias),
+        grouped_query_attention(*tensors, bias=rounded),
+        atol=0,
+    )
+
+
 def test_float32_is_accurate_to_its_own_rounding():
     q, k, v = qkv(torch.float32)
     # 11 + 7 terms of rounding 2⁻²⁴ at most, for scores below 2³ and values below 2²
@@ -730,6 +816,44 @@ def test_inputs_are_left_as_they_were(poison):
     grouped_query_attention(q, k, v, may_attend=mask, bias=bias)
     for x, y in zip(inputs, before, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("poison", [0.0, torch.nan])
+def test_the_gradients_of_torch_func_are_those_of_backward(poison):
+    q, k, v = qkv()
+    v[:, :, -1] = poison
+    mask = causal_mask(T, S)
+
+    def loss(q, k, v):
+        return grouped_query_attention(q, k, v, may_attend=mask)[:, :, :-1].square().sum()
+
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    wanted = torch.autograd.grad(loss(*leaves), leaves)
+    for gradient, other in zip(torch.func.grad(loss, (0, 1, 2))(q, k, v), wanted, strict=True):
+        assert gradient.isfinite().all()
+        assert_equal(gradient, other)
+
+
+# torch itself uses torch.jit, which it deprecates, for its first forward derivative
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_forward_derivatives_are_right_where_all_is_finite_and_refused_elsewhere():
+    q, k, v = qkv()
+    step = [random(*x.shape, seed=7 + i) for i, x in enumerate((q, k, v))]
+    mask = causal_mask(T, S)
+
+    def attend(q, k, v):
+        return grouped_query_attention(q, k, v, may_attend=mask)
+
+    _, change = torch.func.jvp(attend, (q, k, v), tuple(step))
+    ahead = attend(*(x + 1e-6 * dx for x, dx in zip((q, k, v), step, strict=True)))
+    behind = attend(*(x - 1e-6 * dx for x, dx in zip((q, k, v), step, strict=True)))
+    # central difference: 1e-12 times a third derivative below 10³, plus rounding eps/step
+    assert_equal(change, (ahead - behind) / 2e-6, atol=1e-8)
+    v[:, :, -1] = torch.nan
+    for without_gradients in (True, False):
+        refused = pytest.raises(RuntimeError, match="jvp")
+        with torch.set_grad_enabled(not without_gradients), refused:
+            torch.func.jvp(attend, (q, k, v), tuple(step))
 
 
 def test_inputs_need_not_be_contiguous():

@@ -40,6 +40,12 @@ def test_nothing_to_choose_from_gives_zeros_and_minus_infinity():
     assert definitions.log_sum_exp([-np.inf]) == -np.inf
 
 
+def test_a_score_of_infinity_gives_infinity_as_scipy_does():
+    for scores in ([np.inf, 0.0], [np.inf, np.inf], [np.inf, -np.inf]):
+        assert definitions.log_sum_exp(scores) == scipy.special.logsumexp(scores) == np.inf
+    assert np.isnan(definitions.log_sum_exp([np.inf, np.nan]))
+
+
 def test_entropy_agrees_with_scipy_and_is_zero_for_certainty():
     p = RNG.dirichlet(np.ones(7))
     np.testing.assert_allclose(definitions.entropy(p), scipy.stats.entropy(p), rtol=1e-14)

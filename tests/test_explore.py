@@ -100,6 +100,12 @@ def test_what_the_picture_is_built_of_is_fixed():
     explorer = explore("softmax", scores=[1.0, 0.0, 2.0])
     with pytest.raises(ValueError, match="scores must keep their number 3, got 2"):
         explorer.scores = [1.0, 0.0]
+    with pytest.raises(ValueError, match="scores must keep their number 3, got 2"):
+        explorer.set_state({"scores": [1.0, 0.0]})  # as a front end does
+    assert explorer.scores == (1.0, 0.0, 2.0)
+    explorer.set_state({"scores": [2.0, 0.0, 1.0]})
+    assert explorer.scores == (2.0, 0.0, 1.0)
+    explorer.scores = [1.0, 0.0, 2.0]
     with pytest.raises(TypeError, match="does not support item assignment"):
         explorer.scores[0] = 3.0
     with pytest.raises(ValueError, match="got 2 labels and 5 scores"):

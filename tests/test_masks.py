@@ -53,6 +53,14 @@ def test_a_window_on_both_sides_reaches_w_minus_one_to_each():
     assert torch.equal(window_mask(7, window=3), window_mask(7, window=3).T)
 
 
+@given(n_targets=counts, n_sources=counts)
+def test_a_window_of_any_size_may_be_given(n_targets, n_sources):
+    huge = causal_mask(n_targets, n_sources, window=10**30)
+    assert torch.equal(huge, causal_mask(n_targets, n_sources))
+    assert torch.equal(huge, causal_mask(n_targets, n_sources, window=max(n_sources, 1)))
+    assert window_mask(n_targets, n_sources, window=10**30).all()
+
+
 def test_a_window_follows_the_last_targets():
     whole = window_mask(9, window=3)
     assert torch.equal(window_mask(4, 9, window=3), whole[-4:])

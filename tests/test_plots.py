@@ -4,7 +4,11 @@ import base64
 import importlib
 import json
 import re
+import shutil
+import subprocess
+import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
@@ -53,7 +57,7 @@ def lab(colour: str, vision: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("page", ["#FFFFFF", "#121212"])
 def test_role_colours_stand_out_from_a_light_and_a_dark_page(page):
     """WCAG asks 3 : 1 of what carries meaning in a picture."""
-    for colour in plots.ROLES.values():
+    for colour in (*plots.ROLES.values(), plots.NO_ROLE):
         dark, light = sorted([luminance(colour), luminance(page)])
         assert (light + 0.05) / (dark + 0.05) >= 3
 
@@ -61,7 +65,7 @@ def test_role_colours_stand_out_from_a_light_and_a_dark_page(page):
 @pytest.mark.parametrize("vision", VISION)
 def test_role_colours_are_told_apart_with_any_colour_vision(vision):
     """Five times the distance that can just be seen."""
-    for one, other in combinations(plots.ROLES.values(), 2):
+    for one, other in combinations((*plots.ROLES.values(), plots.NO_ROLE), 2):
         assert np.linalg.norm(lab(one, VISION[vision]) - lab(other, VISION[vision])) >= 10
 
 
@@ -97,12 +101,51 @@ def test_equal_words_keep_bars_of_their_own():
 def test_a_curve_named_after_a_role_has_its_colour():
     curves = {"key": [1, 2], "other": [2, 1]}
     figure = plots.lines([0, 1], curves, x_title="step", y_title="loss")
-    assert [trace.line.color for trace in figure.data] == [plots.ROLES["key"], None]
+    assert [trace.line.color for trace in figure.data] == [plots.ROLES["key"], plots.ROLES["query"]]
+
+
+@pytest.mark.parametrize("roles", [("query",), ("key", "output"), tuple(plots.ROLES)])
+def test_no_other_curve_has_the_colour_of_a_role_in_the_same_picture(roles):
+    names = ["a", "b", *roles, "c", "d", "e"]
+    curves = {name: [1, 2] for name in names}
+    figure = plots.lines([0, 1], curves, x_title="step", y_title="loss")
+    look = {trace.name: (trace.line.color, trace.line.dash) for trace in figure.data}
+    assert len(set(look.values())) == len(names) or roles == tuple(plots.ROLES)
+    for name, (colour, _) in look.items():
+        if name in roles:
+            assert colour == plots.ROLES[name]
+        else:
+            assert colour is not None
+            assert colour not in {plots.ROLES[role] for role in roles}
 
 
 def test_tensors_that_need_gradients_are_drawn():
     weights = torch.full((2, 3), 0.25, requires_grad=True)
     np.testing.assert_array_equal(plots.heat_map(weights).data[0].z, np.full((2, 3), 0.25))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_tensors_of_every_float_are_drawn(dtype):
+    weights = torch.tensor([[0.25, 0.75]], dtype=dtype, requires_grad=True)
+    z = plots.heat_map(weights).data[0].z
+    np.testing.assert_array_equal(z, [[0.25, 0.75]])
+    assert z.dtype == (np.float64 if dtype == torch.float64 else np.float32)
+
+
+NAMES = ["<s>", "&lt;", "AT&T", "<b>x</b>"]
+AS_PLOTLY_READS_THEM = ("&lt;s&gt;", "&amp;lt;", "AT&amp;T", "&lt;b&gt;x&lt;/b&gt;")
+
+
+def test_names_are_shown_in_full_and_not_read_as_markup():
+    heat = plots.heat_map(np.eye(4), targets=NAMES, sources=NAMES)
+    assert heat.layout.xaxis.ticktext == heat.layout.yaxis.ticktext == AS_PLOTLY_READS_THEM
+    bars = plots.bars(NAMES, [1, 2, 3, 4], x_title="token", y_title="count")
+    assert bars.layout.xaxis.ticktext == AS_PLOTLY_READS_THEM
+    curves = {name: [1, 2] for name in NAMES}
+    lines = plots.lines([0, 1], curves, x_title="step", y_title="loss")
+    assert tuple(trace.name for trace in lines.data) == AS_PLOTLY_READS_THEM
+    for name in NAMES:
+        assert f"Line {name}: 2 values" in plots.describe(lines)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +174,17 @@ def test_counts_that_differ_are_refused_with_both_counts():
         plots.bars(["to", "be"], [1, 2, 3], x_title="x", y_title="y")
     with pytest.raises(ValueError, match="role must be one of query, key, value, output"):
         plots.bars(["to"], [1], x_title="x", y_title="y", role="queries")
+
+
+def test_without_plotly_the_error_says_what_to_install():
+    code = (
+        "import sys; sys.modules['plotly'] = None\n"
+        "try: import attnlib.plots\nexcept ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        'the figures need plotly, which is not installed: pip install "attnlib[notebooks]"'
+    )
 
 
 @pytest.fixture
@@ -163,7 +217,7 @@ def test_in_the_book_a_figure_is_saved_as_its_data(in_book):
 def test_in_the_book_a_name_cannot_end_the_data_early(in_book):
     name = 'a </script> "b"'
     data, page = saved(plots.lines([0, 1], {name: [1, 2]}, x_title="x & y", y_title='<"y">'))
-    assert data["data"][0]["name"] == name
+    assert data["data"][0]["name"] == 'a &lt;/script&gt; "b"'
     assert page.count("</script>") == 1
     label = re.search(r'aria-label="([^"]*)"', page)[1]
     assert "&lt;&quot;y&quot;&gt; against x &amp; y." in label
@@ -204,3 +258,25 @@ def test_outside_the_book_plotly_keeps_its_own_renderer(monkeypatch):
 )
 def test_every_figure_can_be_put_into_words(figure, words):
     assert words in plots.describe(figure)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_pages_table_shows_names_in_full(tmp_path):
+    lines = plots.lines([0], {"<s>": [1], "&lt;": [2]}, x_title="step", y_title="loss")
+    bars = plots.bars(["AT&T"], [3], x_title="token", y_title="count")
+    table = (Path(plots.__file__).parents[1] / "book/js/table.js").read_text(encoding="utf-8")
+    page = """
+const shown = [];
+const node = () => ({
+  set textContent(text) { shown.push(text); },
+  insertRow: node, createCaption: node, createTHead: node, createTBody: node,
+  append() {}, setAttribute() {},
+});
+globalThis.document = { createElement: node };
+"""
+    calls = [f"fillTable(node(), {figure.to_json()}, 'title');" for figure in (lines, bars)]
+    script = tmp_path / "table.mjs"
+    end = "console.log(JSON.stringify(shown));"
+    script.write_text("\n".join([table, page, *calls, end]), encoding="utf-8")
+    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
+    assert {"<s>", "&lt;", "AT&T"} <= set(json.loads(done.stdout))

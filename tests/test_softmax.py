@@ -113,6 +113,23 @@ def test_a_nan_that_counts_spoils_its_row_but_not_the_zeros():
     assert weights[1].tolist() == [0.5, 0.5, 0.0]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_score_of_infinity_gives_infinity_as_torch_does(dtype):
+    rows = [
+        [torch.inf, 0.0],
+        [torch.inf, torch.inf],
+        [torch.inf, -torch.inf],
+        [torch.inf, torch.nan],
+    ]
+    scores = torch.tensor(rows, dtype=dtype)
+    lse = log_sum_exp(scores)
+    assert lse[:3].tolist() == [torch.inf] * 3
+    torch.testing.assert_close(lse, torch.logsumexp(scores, -1), equal_nan=True)
+    assert softmax(scores).isnan().all()
+    assert log_sum_exp(scores, torch.tensor([False, True]))[0] == 0
+    np.testing.assert_array_equal([definitions.log_sum_exp(row) for row in rows], lse.double())
+
+
 def test_the_jacobian_of_softmax_is_its_definition():
     scores = random(6)
     jacobian = torch.autograd.functional.jacobian(softmax, scores)

@@ -52,7 +52,7 @@ def judge(name: str) -> Exercise:
         >>> judge("entropy").asks
         'entropy(p) → the entropy in nats of weights p of shape (s,)'
     """
-    if name not in _ALL:
+    if not isinstance(name, str) or name not in _ALL:
         raise ValueError(f"there is no exercise {name!r}; those that exist: {', '.join(_ALL)}")
     return _ALL[name]
 

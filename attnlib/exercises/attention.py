@@ -219,6 +219,48 @@ def _attention_case(about: str, t: int, s: int, may_attend: list | None, size: f
     )
 
 
+def _underflowing(over: str, empty: Callable) -> Callable:
+    """Attention whose weights are taken relative to a maximum over too much.
+
+    Args:
+        over: "sources", readable or not, or "matrix", all that is readable for any target.
+        empty: From the sums of the exponentials to what the exponentials are divided by.
+    """
+
+    def attend(q, k, v, may_attend):
+        scores = q @ k.T / np.sqrt(q.shape[1])
+        may = np.ones(scores.shape, dtype=bool) if may_attend is None else may_attend
+        largest = scores.max(-1, keepdims=True) if over == "sources" else scores[may].max()
+        exponentials = np.where(may, np.exp(scores - largest), 0)
+        return exponentials / empty(exponentials.sum(-1, keepdims=True)) @ v
+
+    return attend
+
+
+def _one_for_zero(sums: np.ndarray) -> np.ndarray:
+    return np.where(sums == 0, 1, sums)
+
+
+def _rows_apart() -> Case:
+    case = _attention_case("with rows of scores thousands apart", 2, 3, None)
+    # gaps of a hundred also within a row, so that float32 gives the same weights
+    case.arguments["q"][:, 0] = [300, -300]
+    case.arguments["k"][:, 0] = [100, 101, 102]
+    return case
+
+
+def _largest_unreadable() -> Case:
+    case = _attention_case(
+        "with the by far largest scores where nothing may be read",
+        2,
+        5,
+        [[1, 0, 1, 1, 0], [0, 0, 1, 1, 1]],
+    )
+    case.arguments["q"][:, 0] = [3, 4]
+    case.arguments["k"][1, 0] = 2000
+    return case
+
+
 _ATTENTION = Exercise(
     name="attention",
     asks=(
@@ -238,6 +280,8 @@ _ATTENTION = Exercise(
             "with fewer targets than sources, and a mask", 2, 5, [[1, 0, 1, 1, 0], [0, 1, 1, 0, 1]]
         ),
         _attention_case("with scores in the thousands", 2, 3, None, size=60.0),
+        _rows_apart(),
+        _largest_unreadable(),
         _attention_case("with a target that has nothing to read", 2, 3, [[1, 0, 1], [0, 0, 0]]),
     ),
     mistakes={
@@ -281,6 +325,14 @@ _ATTENTION = Exercise(
         ),
         "right for small scores, but exp of large ones overflows: take the largest score of each "
         "row off first.": _attention_with(weights=_exp_over_sum),
+        "take off the largest score of each row, not of the whole matrix: in the other rows "
+        "everything underflows to 0/0.": _underflowing("matrix", lambda sums: sums),
+        "take off the largest score of each row, not of the whole matrix: in the other rows "
+        "everything underflows to 0.": _underflowing("matrix", _one_for_zero),
+        "take off the largest score among the sources that may be read: a far larger one that may "
+        "not makes everything underflow to 0/0.": _underflowing("sources", lambda sums: sums),
+        "take off the largest score among the sources that may be read: a far larger one that may "
+        "not makes everything underflow to 0.": _underflowing("sources", _one_for_zero),
         "the weights are not divided by their sum.": _attention_with(weights=np.exp),
         "queries and keys have changed places: one output a target, not one a source.": (
             lambda q, k, v, may_attend: _attention_with()(k, q, v, may_attend)
@@ -410,6 +462,18 @@ def _less_the_larger(lse_a: float, lse_b: float) -> np.ndarray:
     return np.array([lse_a, lse_b]) - max(lse_a, lse_b)
 
 
+def _relative_to(name: str) -> Callable:
+    """The merge with masses relative to that of one part, be it the larger or not."""
+
+    def masses(a: float, b: float) -> np.ndarray:
+        return np.exp(np.array([a, b]) - (a if name == "a" else b))
+
+    return _merge_with(
+        lambda a, b: masses(a, b) / masses(a, b).sum(),
+        lambda a, b: (a if name == "a" else b) + np.log(masses(a, b).sum()),
+    )
+
+
 def _merge_case(about: str, lse_a: float, lse_b: float) -> Case:
     parts = {
         name: (_normal(3) * (lse > -np.inf), np.float64(lse))
@@ -428,7 +492,10 @@ _MERGE = Exercise(
     cases=(
         _merge_case("two parts", 0.3, 1.9),
         _merge_case("large log-sum-exps", 1000.0, 998.5),
-        _merge_case("one part that read nothing", 0.7, -np.inf),
+        _merge_case("a second part of far larger mass", 0.0, 1000.0),
+        _merge_case("a first part of far larger mass", 1000.0, 0.0),
+        _merge_case("a second part that read nothing", 0.7, -np.inf),
+        _merge_case("a first part that read nothing", -np.inf, 0.7),
         _merge_case("two parts that read nothing", -np.inf, -np.inf),
     ),
     mistakes={
@@ -437,6 +504,10 @@ _MERGE = Exercise(
             lambda a, b: _exp_over_sum(np.array([a, b])),
             lambda a, b: np.log(np.exp(a) + np.exp(b)),
         ),
+        "right while the first part has the larger mass: exp(lse_b − lse_a) overflows where it has "
+        "far less. Take the larger log-sum-exp off, whichever it is.": _relative_to("a"),
+        "right while the second part has the larger mass: exp(lse_a − lse_b) overflows where it "
+        "has far less. Take the larger log-sum-exp off, whichever it is.": _relative_to("b"),
         "right, but for two parts that read nothing: (−∞) − (−∞) is NaN, and zeros are wanted.": (
             _merge_with(
                 lambda a, b: _exp_over_sum(_less_the_larger(a, b)),

@@ -10,6 +10,7 @@ wrong, and agrees with one of the wrong variants in every case, or at least up t
 which it goes wrong, that variant is the likely mistake.
 """
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,15 +51,18 @@ class Exercise:
                 f"{self.name}: hand over the function itself, got {type(function).__name__}. "
                 f"Asked for is {self.asks}."
             )
-        outcomes = [self._outcome(function, case) for case in self.cases]
         wanted = [_results(_call(self.definition, case, _numpy)) for case in self.cases]
+        outcomes = [
+            self._outcome(function, case, len(w))
+            for case, w in zip(self.cases, wanted, strict=True)
+        ]
         agrees = [_agree(o, w) for o, w in zip(outcomes, wanted, strict=True)]
         if not all(agrees):
             raise self._mistake(outcomes, wanted, agrees.index(False))
         print(f"Right: {self.name} agrees with its definition in all {len(self.cases)} cases.")
 
-    def _outcome(self, function: Callable, case: Case) -> list[np.ndarray] | Exception:
-        """The results of the function, or what it raised.
+    def _outcome(self, function: Callable, case: Case, n: int) -> list[np.ndarray] | Exception:
+        """The n results of the function, or what it raised.
 
         Whether it wants arrays of NumPy or of torch is found out by trying, the likelier first.
         """
@@ -66,12 +70,12 @@ class Exercise:
         raised = []
         for kind in (_torch, _numpy) if "torch" in names else (_numpy, _torch):
             try:
-                return _results(_call(function, case, kind))
+                return _results(_call(function, case, kind), n)
             except Mistake as mistake:
                 raise Mistake(f"{self.name}: {mistake}") from None
             except Exception as error:  # whatever a reader's function may raise
                 raised.append(error)
-        return raised[0]
+        return _to_tell(raised, names)
 
     def _mistake(self, outcomes: list, wanted: list, first: int) -> Mistake:
         """The likely mistake, or else what was asked and what came instead."""
@@ -90,12 +94,44 @@ class Exercise:
         where = f"{self.name}, {case.about} ({_shapes(case)})"
         if isinstance(outcome, Exception):
             mistake = Mistake(
-                f"{where}: your function raised {type(outcome).__name__}: {outcome}. "
+                f"{where}: your function raised {_named(outcome)}. "
                 f"{_hint(outcome)}Asked for is {self.asks}."
             )
-            mistake.__cause__ = outcome
+            mistake.__cause__ = outcome.errors[0] if isinstance(outcome, _Both) else outcome
             return mistake
         return Mistake(f"{where}: {_difference(outcome, wanted[first])}")
+
+
+class _Both(Exception):
+    """What a function raised when given NumPy arrays, and when given torch tensors."""
+
+    def __init__(self, errors: list[Exception]):
+        with_numpy, with_torch = errors
+        super().__init__(
+            f"{_named(with_numpy)} (with NumPy arrays) and {_named(with_torch)} "
+            "(with torch tensors)"
+        )
+        self.errors = errors
+
+
+def _named(error: Exception) -> str:
+    return str(error) if isinstance(error, _Both) else f"{type(error).__name__}: {error}"
+
+
+def _to_tell(raised: list[Exception], names: tuple[str, ...]) -> Exception:
+    """The error that tells the reader most, of those raised with either kind of array.
+
+    Where the function names torch or NumPy, it is the error raised with that kind. Where an array
+    of NumPy lacks a method that tensors have, the error raised with tensors is the real one.
+    """
+    first, second = raised
+    if "torch" in names:
+        return first
+    if isinstance(first, AttributeError) and hasattr(torch.Tensor, first.name or ""):
+        return second
+    if {"np", "numpy"} & set(names) or _named(first) == _named(second):
+        return first
+    return _Both(raised)
 
 
 def _call(function: Callable, case: Case, kind: Callable) -> Any:
@@ -134,23 +170,36 @@ def _same(a: Any, b: Any) -> bool:
     return a is b
 
 
-def _results(result: Any) -> list[np.ndarray]:
-    """One array or a tuple of them, as a list of float64 arrays."""
+def _results(result: Any, n: int = 1) -> list[np.ndarray]:
+    """One array or a tuple of them, as a list of float64 arrays.
+
+    A list is an array, unless several results are wanted.
+    """
     if result is None:
         raise Mistake("your function returns None: is there a return at its end?")
-    results = result if isinstance(result, tuple) else (result,)
+    several = isinstance(result, tuple) or (isinstance(result, list) and n > 1)
     try:
-        return [
-            x.detach().cpu().double().numpy()
-            if isinstance(x, torch.Tensor)
-            else np.asarray(x, dtype=np.float64)
-            for x in results
-        ]
-    except (TypeError, ValueError):
+        return [_real(x) for x in (result if several else (result,))]
+    except (TypeError, ValueError) as error:
         raise Mistake(
-            "your function must return numbers in an array or a tensor, or a tuple of them, got "
-            f"{type(result).__name__}."
+            "your function must return real numbers in an array or a tensor, or a tuple of them, "
+            f"got {error if isinstance(error, _NotReal) else type(result).__name__}."
         ) from None
+
+
+class _NotReal(TypeError):
+    """What stands where real numbers belong."""
+
+
+def _real(x: Any) -> np.ndarray:
+    """A float64 array; neither imaginary parts are dropped nor texts read as numbers."""
+    if isinstance(x, torch.Tensor):
+        x = x.detach().cpu()
+        x = x.numpy() if x.is_complex() else x.double().numpy()
+    x = np.asarray(x)
+    if x.dtype.kind in "USc" or any(isinstance(y, str | bytes | complex) for y in x.ravel()):
+        raise _NotReal("complex numbers" if x.dtype.kind == "c" else "texts")
+    return x.astype(np.float64)
 
 
 def _outcome_of_variant(variant: Callable, case: Case) -> list[np.ndarray] | Exception:
@@ -171,8 +220,18 @@ def _agree(a: list[np.ndarray] | Exception, b: list[np.ndarray] | Exception) -> 
 
 
 def _hint(error: Exception) -> str:
-    """What is behind the error that reducing an axis provokes most often."""
-    if "broadcast" in str(error) or "must match the size" in str(error):
+    """What is behind the error that reducing an axis provokes most often.
+
+    Only elementwise arithmetic is meant. NumPy calls the shapes of a product "remapped"; torch has
+    one sentence for both, and the line that raised it must tell them apart.
+    """
+    if isinstance(error, _Both):
+        return _hint(error.errors[0]) or _hint(error.errors[1])
+    text = str(error)
+    of_numpy = "could not be broadcast together" in text and "remapped" not in text
+    line = next((f.line or "" for f in reversed(traceback.extract_tb(error.__traceback__))), "")
+    product = any(word in line for word in ("@", "matmul", "einsum", "bmm"))
+    if of_numpy or ("must match the size" in text and not product):
         return "A sum or maximum over an axis keeps its place with keepdims=True. "
     return ""
 

@@ -37,7 +37,11 @@ class Option(traitlets.TraitType):
         self.tag(sync=True, option=True)
 
     def validate(self, obj: Any, value: Any) -> Any:
-        return self.check(self.name, value, *self.bounds)
+        checked = self.check(self.name, value, *self.bounds)
+        first = obj.initial.get(self.name)  # nothing while the explorer is made
+        if isinstance(first, tuple) and len(checked) != len(first):
+            raise ValueError(f"{self.name} must keep their number {len(first)}, got {len(checked)}")
+        return checked
 
 
 class Explorer(anywidget.AnyWidget):
@@ -130,14 +134,6 @@ class SoftmaxExplorer(Explorer):
                 f"labels must be as many as scores, got {len(self.labels)} labels "
                 f"and {len(self.scores)} scores"
             )
-
-    @traitlets.validate("scores")
-    def _keep_their_number(self, proposal: Any) -> Any:
-        if self.initial and len(proposal.value) != len(self.scores):
-            raise ValueError(
-                f"scores must keep their number {len(self.scores)}, got {len(proposal.value)}"
-            )
-        return proposal.value
 
     def facts(self) -> dict[str, Any]:
         """Weights, entropy and the other numbers of the picture."""

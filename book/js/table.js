@@ -43,7 +43,14 @@ function columns(trace, layout) {
 function named(places, axis) {
   if (!axis?.ticktext) return places;
   const ticks = values(axis.tickvals);
-  return places.map((place) => axis.ticktext[ticks.indexOf(place)] ?? place);
+  return places.map((place) => plain(axis.ticktext[ticks.indexOf(place)] ?? place));
+}
+
+// A name without the escapes that keep plotly from reading it as markup.
+function plain(name) {
+  if (typeof name !== "string") return name;
+  const signs = { lt: "<", gt: ">", amp: "&" };
+  return name.replace(/&(lt|gt|amp);/g, (_, sign) => signs[sign]);
 }
 
 function table(name, head, rows) {
@@ -56,7 +63,7 @@ function table(name, head, rows) {
       row.append(cell);
     }
   };
-  if (name) element.createCaption().textContent = name;
+  if (name) element.createCaption().textContent = plain(name);
   add(element.createTHead(), "th", head);
   const body = element.createTBody();
   for (const row of rows.slice(0, MOST_ROWS)) add(body, "td", row);

@@ -62,6 +62,10 @@ def weights(**changes):
 EVERY = [grouped, with_lse, weights, dot_product]
 
 
+def inputs_of(attend) -> dict[str, torch.Tensor]:
+    return qkv(g=H if attend is dot_product else G)
+
+
 def refuses(kind: type[Exception], message: str):
     return pytest.raises(kind, match=re.escape(message))
 
@@ -219,6 +223,37 @@ def test_a_scale_that_is_not_a_finite_number_is_refused(attend):
     for scale in (float("nan"), float("inf")):
         with refuses(ValueError, f"scale must be finite, got scale={scale}"):
             attend(scale=scale)
+    for scale, number in ((10**400, "inf"), (-(10**5000), "-inf")):
+        with refuses(ValueError, f"scale must be finite, got scale={number}"):
+            attend(scale=scale)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+@pytest.mark.parametrize("scale", [1e39, -1e39])
+def test_a_scale_that_is_not_finite_where_scores_are_formed_is_refused(attend, scale):
+    message = (
+        f"scale must be finite in torch.float32, in which scores are formed, got scale={scale}"
+    )
+    for dtype in (torch.float16, torch.float32):
+        with refuses(ValueError, message):
+            attend(**{name: x.to(dtype) for name, x in inputs_of(attend).items()}, scale=scale)
+    attend(**{name: x.double() for name, x in inputs_of(attend).items()}, scale=scale)
+
+
+@pytest.mark.parametrize("attend", EVERY)
+def test_tensors_on_different_devices_are_refused(attend):
+    for name, x in inputs_of(attend).items():
+        if name == "q" or (name == "v" and attend is weights):
+            continue
+        message = f"q and {name} must be on the same device, got q on cpu and {name} on meta"
+        with refuses(ValueError, message):
+            attend(**{name: x.to("meta")})
+    for name, x in (("may_attend", causal_mask(T, S, device="meta")), ("bias", ones(T, S))):
+        message = f"q and {name} must be on the same device, got q on cpu and {name} on meta"
+        with refuses(ValueError, message):
+            attend(**{name: x.to("meta")})
+        with refuses(ValueError, "causal_mask(..., device=q.device)"):
+            attend(**{name: x.to("meta")})
 
 
 @pytest.mark.parametrize("attend", EVERY)
@@ -263,6 +298,24 @@ def test_merge_refuses():
         merge_attention([(ones(2, 3), torch.ones(2, dtype=torch.int64))])
     with refuses(TypeError, "the output of part 0 must be a torch tensor, got list"):
         merge_attention([([1.0], ones(2))])
+    with refuses(ValueError, "got output () and log-sum-exp () in part 0"):
+        merge_attention([(torch.tensor(1.0), torch.tensor(1.0))])
+
+
+def test_merge_refuses_what_is_not_pairs():
+    out, lse = ones(2, 3), ones(2)
+    pairs = "parts must be pairs (output, log-sum-exp), as in merge_attention([(out, lse)]), got "
+    for parts, kind in [
+        ((out, lse), "Tensor as part 0"),
+        (out, "Tensor"),
+        (torch.tensor(1.0), "Tensor"),
+        (None, "NoneType"),
+        ([(out, lse), None], "NoneType as part 1"),
+    ]:
+        with refuses(TypeError, pairs + kind):
+            merge_attention(parts)
+    with refuses(ValueError, pairs + "3 things in part 1"):
+        merge_attention([(out, lse), (out, lse, lse)])
 
 
 @pytest.mark.parametrize(
@@ -279,6 +332,20 @@ def test_masks_refuse_impossible_counts(mask):
         mask(3.0)
     with refuses(TypeError, "n_sources must be an integer, got bool True"):
         mask(3, True)
+
+
+@pytest.mark.parametrize("mask", [causal_mask, window_mask, prefix_mask])
+def test_masks_are_refused_before_anything_is_built(mask, monkeypatch):
+    def build(*_, **__):
+        raise AssertionError("something was built")
+
+    monkeypatch.setattr(torch, "arange", build)
+    n, wrong = 10**12, "n_prefix" if mask is prefix_mask else "window"
+    for value in (10**12 + 1, -1) if mask is prefix_mask else (0, -1):
+        with refuses(ValueError, f"{wrong}={value}"):
+            mask(n, **{wrong: value})
+    with refuses(TypeError, f"{wrong} must be an integer"):
+        mask(n, **{wrong: 1.5})
 
 
 @pytest.mark.parametrize("mask", [causal_mask, window_mask])
