@@ -42,6 +42,7 @@ mutants: set-up  ## plant every fault of the table into a copy; every one must b
 	$(RUN) -m tests.mutants
 
 strict-book: set-up  ## the strict build: every cell runs, warnings are errors
+	@rm -rf _build/html  # a page that left the book would stay, and be tested
 	$(BUILD)
 
 gates: set-up  ## plant every build fault into a miniature book; every build must fail
