@@ -4,11 +4,9 @@ import base64
 import importlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
@@ -258,25 +256,3 @@ def test_outside_the_book_plotly_keeps_its_own_renderer(monkeypatch):
 )
 def test_every_figure_can_be_put_into_words(figure, words):
     assert words in plots.describe(figure)
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_the_pages_table_shows_names_in_full(tmp_path):
-    lines = plots.lines([0], {"<s>": [1], "&lt;": [2]}, x_title="step", y_title="loss")
-    bars = plots.bars(["AT&T"], [3], x_title="token", y_title="count")
-    table = (Path(plots.__file__).parents[1] / "book/js/table.js").read_text(encoding="utf-8")
-    page = """
-const shown = [];
-const node = () => ({
-  set textContent(text) { shown.push(text); },
-  insertRow: node, createCaption: node, createTHead: node, createTBody: node,
-  append() {}, setAttribute() {},
-});
-globalThis.document = { createElement: node };
-"""
-    calls = [f"fillTable(node(), {figure.to_json()}, 'title');" for figure in (lines, bars)]
-    script = tmp_path / "table.mjs"
-    end = "console.log(JSON.stringify(shown));"
-    script.write_text("\n".join([table, page, *calls, end]), encoding="utf-8")
-    done = subprocess.run(["node", script], capture_output=True, text=True, check=True)
-    assert {"<s>", "&lt;", "AT&T"} <= set(json.loads(done.stdout))

@@ -1,5 +1,6 @@
 """What the tests of the built book share: its front-end files, and one sound miniature build."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,17 @@ def assets() -> None:
     from assets import assemble
 
     assemble()
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """The program `node`, found where the build finds it; without it a test fails."""
+    from assets import search_path
+
+    found = shutil.which("node", path=search_path())
+    if found is None:
+        pytest.fail("Node is needed to run the book's JavaScript: `make test` installs it")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,7 @@
 import itertools
 import json
 import math
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +16,6 @@ from attnlib.explore.limits import LIMITS
 from attnlib.explore.widgets import EXPLORERS
 
 EPS = 2.0**-52
-
-
-@pytest.fixture(scope="module")
-def node() -> str:
-    """The program `node`, from the virtual environment if it has one."""
-    beside_python = str(Path(sys.executable).parent)
-    found = shutil.which("node", path=beside_python) or shutil.which("node")
-    if found is None:
-        pytest.fail("Node is needed to run the explorers' JavaScript: `make test` installs it")
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,17 @@
 """What the build makes of a page, seen in the miniature book and in a real browser."""
 
+import json
 import re
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builds import ROOT
 from fontTools.ttLib import TTFont
 from pages import chromium, keep_account, scroll_through, served, settle
+
+from attnlib import plots
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +216,24 @@ def test_builds_side_by_side_leave_whole_assets(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"assets"}
     names = {path.name for path in (tmp_path / "assets").iterdir()}
     assert names >= {"book.js", "book.css", "mathjax", "plotly-cartesian.min.js", ".made-of"}
+
+
+def test_the_pages_table_shows_names_in_full(node, tmp_path):
+    lines = plots.lines([0], {"<s>": [1], "&lt;": [2]}, x_title="step", y_title="loss")
+    bars = plots.bars(["AT&T"], [3], x_title="token", y_title="count")
+    table = (ROOT / "book/js/table.js").read_text(encoding="utf-8")
+    page = """
+const shown = [];
+const node = () => ({
+  set textContent(text) { shown.push(text); },
+  insertRow: node, createCaption: node, createTHead: node, createTBody: node,
+  append() {}, setAttribute() {},
+});
+globalThis.document = { createElement: node };
+"""
+    calls = [f"fillTable(node(), {figure.to_json()}, 'title');" for figure in (lines, bars)]
+    script = tmp_path / "table.mjs"
+    end = "console.log(JSON.stringify(shown));"
+    script.write_text("\n".join([table, page, *calls, end]), encoding="utf-8")
+    done = subprocess.run([node, script], capture_output=True, text=True, check=True)
+    assert {"<s>", "&lt;", "AT&T"} <= set(json.loads(done.stdout))
