@@ -4,7 +4,6 @@ Nothing here needs the network: tests/book/test_data_rebuild.py rebuilds the tex
 """
 
 import hashlib
-import importlib.util
 import json
 import re
 import subprocess
@@ -14,22 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import make_data
 from attnlib.data import declaration, declaration_languages, plays, shakespeare
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "attnlib" / "data"
 TEXTS = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.txt"))
 CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("make_data", ROOT / "book" / "make_data.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-make_data = load_script()
 
 
 # --- the files ----------------------------------------------------------------------------

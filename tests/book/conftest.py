@@ -1,14 +1,11 @@
 """What the tests of the built book share: its front-end files, and one sound miniature build."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from builds import ROOT, Outcome, build, miniature
-
-sys.path.insert(0, str(ROOT / "book"))
+from builds import Outcome, build, miniature
 
 # Files that tools leave in a work tree and that are no part of the book.
 STRAYS = [".pytest_cache/README.md", "README.md", "book/node_modules/some/README.md"]
