@@ -1,14 +1,11 @@
 """The table of planted faults fits the code and names every kind of bug that it must."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+import table
 
 ROOT = Path(__file__).parents[1]
-_SPEC = importlib.util.spec_from_file_location("table", ROOT / "tests" / "mutants" / "table.py")
-table = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(table)
 
 MASKS_AND_SOFTMAX = [
     "B01",

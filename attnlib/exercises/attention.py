@@ -1,6 +1,6 @@
 """The exercises of the chapter on attention: definitions, cases and known mistakes.
 
-Source   attnlib/definitions.py; the mistakes are those that readers and libraries make
+Source   attnlib/definitions/of_attention.py; the mistakes are those that readers and libraries make
 Chapter  chapters/attention.md
 Axes     attnlib/axes.py
 """

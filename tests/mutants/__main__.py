@@ -32,7 +32,8 @@ import torch  # noqa: F401
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
-from table import FAULTS, Fault  # noqa: E402 (found beside this file, however it is started)
+from fault import Fault  # noqa: E402 (found beside this file, however it is started)
+from table import FAULTS  # noqa: E402
 
 AT_ONCE = 2
 SECONDS_A_RUN = 300

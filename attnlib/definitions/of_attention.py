@@ -1,14 +1,10 @@
-r"""Every formula as it is read aloud: NumPy, float64, loops.
+r"""Softmax, kernel averages and attention, as they are read aloud.
 
 Source   Nadaraya 1964 and Watson 1964 (kernel average); Vaswani et al. 2017, arXiv:1706.03762,
          section 3.2.1 (attention); Ainslie et al. 2023, arXiv:2305.13245, section 2.2 (shared
          heads); Milakov and Gimelshein 2018, arXiv:1805.02867 (merge)
 Chapter  chapters/attention.md
 Axes     attnlib/axes.py
-
-Slow on purpose. These functions are the first code that a chapter shows and the oracle of the
-tests and of the judges, so each is short enough to be checked against the page by eye. They import
-nothing of attnlib, so that no mistake can be made in both places at once.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,46 @@
+"""How an explorer says its numbers. Tests hold the words of the JavaScript modules to these.
+
+The words stand in the page until JavaScript takes over, and wherever it never does (a notebook on
+a code host, a screen reader's first visit).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+State = Mapping[str, Any]
+
+
+def show(x: float, decimals: int = 2) -> str:
+    """A number with so many decimals, a true minus sign, and no negative zero."""
+    text = f"{x:.{decimals}f}"
+    return text.replace("-", "" if float(text) == 0 else "−")
+
+
+def show_round(x: float) -> str:
+    """A number as a person would write it: about three digits, fewer where they are zeros."""
+    decimals = min(max(2 - math.floor(math.log10(abs(x) or 1.0)), 0), 4)
+    text = show(x, decimals)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def show_weight(p: float) -> str:
+    """A weight; a small one is not called zero."""
+    return "<0.001" if 0 < p < 0.0005 else show(p, 3)
+
+
+def show_small(x: float) -> str:
+    """A number that may be tiny: as a power of ten where three decimals would call it zero."""
+    if not 0 < x < 0.0005:
+        return show(x, 3)
+    mantissa, exponent = f"{x:.1e}".split("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def show_point(point: Sequence[float]) -> str:
+    return f"({show(point[0])}, {show(point[1])})"
