@@ -14,7 +14,7 @@ PORT ?= 8000
 
 # Each step reads what the one before it made, whatever -j says.
 .NOTPARALLEL:
-.PHONY: help book serve test quick refusals mutants gates strict-book pages measure notebooks data pins style clean set-up set-up-browser
+.PHONY: help book serve test quick refusals mutants gates strict-book pages measure bench notebooks data pins style clean set-up set-up-browser
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -53,6 +53,9 @@ pages: set-up-browser  ## notebooks, explorers and the built pages, in a real br
 
 measure: set-up-browser  ## the figures of the budgets: page weights and slider steps
 	$(RUN) tests/book/measure.py
+
+bench: set-up  ## attnlib beside its peers, in one process: medians, budgets and ratios
+	$(RUN) benchmarks/tokenizer.py
 
 notebooks: set-up  ## write notebooks/ anew from the chapters
 	$(RUN) book/notebooks.py

@@ -22,24 +22,60 @@ from attnlib.attention import (
 )
 from attnlib.axes import AXES
 from attnlib.masks import causal_mask, padding_mask, prefix_mask, window_mask
+from attnlib.positions import (
+    alibi_bias,
+    alibi_slopes,
+    linear_frequencies,
+    llama3_frequencies,
+    padded_positions,
+    pairing_permutation,
+    rotary_frequencies,
+    rotate,
+    shift_matrix,
+    sinusoidal_encoding,
+    yarn_attention_factor,
+    yarn_frequencies,
+)
+from attnlib.sizes import PUBLISHED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.softmax import log_sum_exp, merge_attention, softmax
+from attnlib.tokenizer import BytePairTokenizer
+from attnlib.word_piece import WordPieceTokenizer, word_piece
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AXES",
+    "PUBLISHED",
+    "AttentionSizes",
+    "BytePairTokenizer",
+    "LatentAttentionSizes",
+    "ModelSizes",
+    "WordPieceTokenizer",
+    "alibi_bias",
+    "alibi_slopes",
     "attention_weights",
     "attention_with_lse",
     "causal_mask",
     "dot_product_attention",
     "explore",
     "grouped_query_attention",
+    "linear_frequencies",
+    "llama3_frequencies",
     "log_sum_exp",
     "merge_attention",
+    "padded_positions",
     "padding_mask",
+    "pairing_permutation",
     "prefix_mask",
+    "rotary_frequencies",
+    "rotate",
+    "shift_matrix",
+    "sinusoidal_encoding",
     "softmax",
     "window_mask",
+    "word_piece",
+    "yarn_attention_factor",
+    "yarn_frequencies",
 ]
 
 _LOADED_WHEN_USED = ("data", "definitions", "exercises", "explore", "plots")

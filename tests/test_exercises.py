@@ -1,13 +1,15 @@
 """The judges: the right function is accepted, every known mistake is called by its name."""
 
 import re
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 import attnlib
-from attnlib import definitions, exercises
+from attnlib import definitions, embeddings, exercises
 from attnlib.exercises import Mistake
 
 ALL = [exercises.judge(name) for name in exercises.names()]
@@ -16,7 +18,22 @@ MISTAKES = [(exercise, says) for exercise in ALL for says in exercise.mistakes]
 
 def test_the_chapter_on_attention_has_its_exercises():
     wanted = {"softmax", "kernel-average", "attention", "softmax-jacobian", "gauge", "merge"}
-    assert wanted | {"entropy", "linear-kernel", "shared-heads"} == set(exercises.names())
+    assert wanted | {"entropy", "linear-kernel", "shared-heads"} <= set(exercises.names())
+
+
+def test_the_chapter_on_embeddings_has_its_exercises():
+    wanted = {"embedding-gradient", "cooccurrence", "positive-pmi", "nearest"}
+    assert wanted <= set(exercises.names())
+
+
+def test_the_chapter_on_tokenization_has_its_exercises():
+    wanted = {"count-pairs", "merge-pair", "encode-by-rank", "word-piece"}
+    assert wanted <= set(exercises.names())
+
+
+def test_the_chapter_on_positions_has_its_exercises():
+    wanted = {"sinusoidal", "rotate-half", "rotate-interleaved", "alibi", "padded-positions"}
+    assert wanted <= set(exercises.names())
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
@@ -76,12 +93,41 @@ def merge_of_the_package(part_a, part_b):
     return attnlib.merge_attention([part_a, part_b])
 
 
+def sinusoids_in_numpy(positions, width):
+    encoding = np.zeros((len(positions), width))
+    angles = np.outer(positions, np.exp(-np.log(10_000) * np.arange(0, width, 2) / width))
+    encoding[:, 0::2], encoding[:, 1::2] = np.sin(angles), np.cos(angles)
+    return encoding
+
+
+def rotate_half_in_numpy(x, positions):
+    half = x.shape[1] // 2
+    angles = np.tile(positions[:, None] / 10_000 ** (np.arange(half) / half), 2)
+    return x * np.cos(angles) + np.hstack([-x[:, half:], x[:, :half]]) * np.sin(angles)
+
+
+def rotate_neighbours_in_torch(x, positions):
+    z = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    angles = positions[:, None] * 10_000.0 ** (-2 * torch.arange(z.shape[1]) / x.shape[1])
+    return torch.view_as_real(z * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
 def attention_in_float32(q, k, v, may_attend=None):
     return attention_of_the_package(q.float(), k.float(), v.float(), may_attend)
 
 
 def jacobian_with_loops(p):
     return [[p[i] * ((i == j) - p[j]) for j in range(len(p))] for i in range(len(p))]
+
+
+def embedding_gradient_in_torch(ids, gradients, v):
+    of_table = torch.zeros(v, gradients.shape[1], dtype=torch.float64)
+    return of_table.index_add(0, ids, gradients)
+
+
+def cooccurrence_of_the_package(ids, v, window):
+    words = [str(int(i)) for i in ids]
+    return embeddings.cooccurrence(words, [str(i) for i in range(v)], window=window)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +147,66 @@ def jacobian_with_loops(p):
         ("gauge", lambda w_q, w_k, a: [w_q @ a, np.linalg.solve(a, w_k.T).T]),
         ("merge", lambda a, b: list(definitions.merge(a, b))),
         ("entropy", lambda p: torch.special.entr(p).sum()),
+        ("embedding-gradient", embedding_gradient_in_torch),
+        ("embedding-gradient", lambda ids, gradients, v: np.eye(v)[ids].T @ gradients),
+        ("cooccurrence", cooccurrence_of_the_package),
+        ("positive-pmi", lambda counts: embeddings.positive_pmi(np.asarray(counts))),
+        ("nearest", lambda *a: embeddings.nearest(np.asarray(a[0]), *a[1:])),
         ("linear-kernel", lambda q, k, v: q @ (k.T @ v) / (q @ k.sum(0))[:, None]),
+        ("sinusoidal", attnlib.sinusoidal_encoding),
+        ("sinusoidal", sinusoids_in_numpy),
+        ("rotate-half", lambda x, p: attnlib.rotate(x.float(), p, pairing="half")),
+        ("rotate-half", rotate_half_in_numpy),
+        ("rotate-interleaved", lambda x, p: attnlib.rotate(x, p, pairing="interleaved")),
+        ("rotate-interleaved", rotate_neighbours_in_torch),
+        ("alibi", lambda t, s, slope: attnlib.alibi_bias(t, s, torch.tensor([slope]))[0]),
+        ("padded-positions", attnlib.padded_positions),
+        ("padded-positions", lambda is_token: (is_token.cumsum(-1) - 1) * is_token),
     ],
 )
 def test_other_right_functions_are_accepted(name, function, capsys):
     exercises.check(name, function)
     assert capsys.readouterr().out.startswith("Right: ")
+
+
+def embedding_gradient_with_plus_equals(ids, gradients, v):
+    of_table = np.zeros((v, gradients.shape[1]))
+    of_table[ids] += gradients
+    return of_table
+
+
+def cooccurrence_with_python_indices(ids, v, window):
+    counts = np.zeros((v, v))
+    for a in range(len(ids)):
+        for b in range(max(0, a - window), min(len(ids), a + window + 1)):
+            if a != b:
+                counts[ids[a], ids[b]] += 1
+    return counts
+
+
+def pmi_of_probabilities(counts):
+    p = counts / counts.sum()
+    return np.log(p / (p.sum(1, keepdims=True) * p.sum(0))).clip(0)
+
+
+def nearest_in_torch(vectors, index, n):
+    similar = torch.nn.functional.cosine_similarity(vectors, vectors[index], dim=-1)
+    return similar.topk(n).indices, similar.topk(n).values
+
+
+@pytest.mark.parametrize(
+    "name,function,says",
+    [
+        ("embedding-gradient", embedding_gradient_with_plus_equals, "so does +=, which reads"),
+        ("embedding-gradient", lambda ids, gradients, v: gradients.cumsum(0), "must have shape (5"),
+        ("cooccurrence", cooccurrence_with_python_indices, "Python's name for the last row"),
+        ("positive-pmi", pmi_of_probabilities, "right, but for a word without company"),
+        ("nearest", nearest_in_torch, "the word itself is among its neighbours"),
+        ("nearest", lambda vectors, index, n: vectors[:n], "2 results are asked for, got 1"),
+    ],
+)
+def test_what_a_reader_writes_about_embeddings_is_told_apart(name, function, says):
+    assert says in refused(name, function)
 
 
 def refused(name, function) -> str:
@@ -331,3 +431,56 @@ def test_unknown_names_are_refused_with_a_list_of_those_that_exist():
 
 def test_a_mistake_is_an_assertion_error_so_that_a_cell_fails():
     assert issubclass(Mistake, AssertionError)
+
+
+# --- exercises whose results are lists, dictionaries or texts -----------------------------
+
+
+@pytest.mark.parametrize(
+    "name,function",
+    [
+        ("count-pairs", lambda ids: Counter(definitions.count_pairs(ids))),
+        ("merge-pair", lambda ids, pair, new: np.array(definitions.merge_pair(ids, pair, new))),
+        ("merge-pair", lambda ids, pair, new: tuple(definitions.merge_pair(ids, pair, new))),
+        ("merge-pair", lambda ids, pair, new: torch.tensor(definitions.merge_pair(ids, pair, new))),
+        ("word-piece", lambda word, vocabulary: attnlib.word_piece(word, vocabulary)),
+    ],
+)
+def test_results_that_are_lists_may_come_in_other_forms(name, function, capsys):
+    exercises.check(name, function)
+    assert capsys.readouterr().out.startswith("Right: ")
+
+
+def test_replaying_all_merges_is_a_right_encoding(capsys):
+    def replay(ids, merges):
+        for rank, pair in enumerate(merges):
+            ids = definitions.merge_pair(ids, pair, 256 + rank)
+        return ids
+
+    exercises.check("encode-by-rank", replay)
+    assert capsys.readouterr().out.startswith("Right: ")
+
+
+def test_both_lists_are_shown_where_no_known_mistake_fits():
+    message = refused("merge-pair", lambda ids, pair, new_id: [0])
+    assert "ids=[1, 2, 3, 2, 1, 2, 5], pair=(1, 2), new_id=99: the result must be [99, 3" in message
+    assert message.endswith("got [0].")
+
+
+def test_what_goes_wrong_in_a_list_is_told():
+    def in_place(ids, pair, new_id):
+        ids[:] = definitions.merge_pair(ids, pair, new_id)
+        return ids
+
+    assert "changes its argument ids" in refused("merge-pair", in_place)
+    assert "is there a return at its end?" in refused("merge-pair", lambda i, p, n: None)
+    message = refused("count-pairs", lambda ids: {}[ids[0]])
+    assert "your function raised KeyError: 1. Asked for is count_pairs(ids)" in message
+
+
+def test_a_list_that_is_wrong_first_as_a_known_mistake_is_told_so():
+    def overlapping_and_worse(ids):
+        return Counter(pairwise(ids)) if len(ids) > 1 else {(0, 0): 1}
+
+    message = refused("count-pairs", overlapping_and_worse)
+    assert "counted twice: three equal tokens hold the pair once" in message

@@ -22,9 +22,11 @@ MASKS_AND_SOFTMAX = [
     "B18",
 ]
 SCALE = ["B20", "B21", "B22", "B23", "B25", "B27"]
+TOKENIZER = ["B70", "B72", "B74", "B76"]
+POSITIONS = ["B38", "B61", "B62", "B63", "B65", "B67", "B68"]
 
 
-@pytest.mark.parametrize("bug", MASKS_AND_SOFTMAX + SCALE)
+@pytest.mark.parametrize("bug", MASKS_AND_SOFTMAX + SCALE + POSITIONS + TOKENIZER)
 def test_every_kind_of_reported_bug_is_planted(bug):
     assert any(fault.bug == bug for fault in table.FAULTS)
 

@@ -1,14 +1,22 @@
-"""Small real texts: the Declaration of Human Rights and nine plays by Shakespeare.
+"""Small real texts (the Declaration of Human Rights, nine plays), vocabularies and embeddings.
 
 They ship with the package, so a notebook needs no download. PROVENANCE.md, beside this
-module, says where each text comes from, why it may be used and how it is rebuilt.
+module, says where each comes from, why it may be used and how it is rebuilt.
 """
 
 import json
+import lzma
 from collections.abc import Iterable
 from importlib.resources import files
 
-__all__ = ["declaration", "declaration_languages", "plays", "shakespeare"]
+__all__ = [
+    "declaration",
+    "declaration_languages",
+    "plays",
+    "pretrained_embeddings",
+    "shakespeare",
+    "vocabulary",
+]
 
 _HERE = files(__name__)
 _CONTENTS = json.loads(_HERE.joinpath("contents.json").read_text(encoding="utf-8"))
@@ -67,6 +75,32 @@ def plays(split: str | None = None) -> dict[str, str]:
         for name, entry in _CONTENTS["shakespeare"].items()
         if split in (None, entry["split"])
     }
+
+
+def vocabulary(name: str) -> bytes:
+    """The JSON of a published tokenizer, for `BytePairTokenizer.published` to read.
+
+    >>> vocabulary("gpt-2")[:42]
+    b'{"format":"attnlib byte-pair tokenizer 1",'
+    """
+    _require("vocabulary", name, _CONTENTS["vocabularies"])
+    return lzma.decompress(_HERE.joinpath("vocabularies", f"{name}.json.xz").read_bytes())
+
+
+def pretrained_embeddings(name: str = "minilm"):
+    """Word embeddings that a published model learned: rows of some words, facts about all rows.
+
+    "minilm" is the sentence encoder all-MiniLM-L6-v2, "smollm2" the language model
+    SmolLM2-135M-Instruct. See `attnlib.data.vectors` for what is in it.
+
+    >>> minilm = pretrained_embeddings("minilm")
+    >>> len(minilm.words), minilm.words[:5], minilm.vectors.shape
+    (1440, ('the', 'of', 'and', 'in', 'to'), (1440, 384))
+    """
+    _require("name", name, ("minilm", "smollm2"))
+    from attnlib.data import vectors  # numpy is loaded when it is used
+
+    return vectors.load(name)
 
 
 def _require(what: str, name: str, known: Iterable[str]) -> None:

@@ -14,11 +14,16 @@ Axes     attnlib/axes.py
 from collections.abc import Callable
 
 from attnlib.exercises.attention import EXERCISES as _ATTENTION
+from attnlib.exercises.embeddings import EXERCISES as _EMBEDDINGS
 from attnlib.exercises.judge import Exercise, Mistake
+from attnlib.exercises.positions import EXERCISES as _POSITIONS
+from attnlib.exercises.tokenization import EXERCISES as _TOKENIZATION
 
 __all__ = ["Exercise", "Mistake", "check", "judge", "names"]
 
-_ALL = {exercise.name: exercise for exercise in _ATTENTION}
+_ALL = {
+    exercise.name: exercise for exercise in _ATTENTION + _TOKENIZATION + _EMBEDDINGS + _POSITIONS
+}
 
 
 def check(name: str, function: Callable) -> None:

@@ -1,0 +1,270 @@
+r"""The sizes of a whole model, and its parameters, counted one matrix at a time.
+
+Source   Vaswani et al. 2017, arXiv:1706.03762 (the parts); Shazeer 2020, arXiv:2002.05202 (gated
+         networks); Dai et al. 2024, arXiv:2401.06066 (experts)
+Chapter  chapters/tokenization.md
+Axes     attnlib/axes.py
+"""
+
+from dataclasses import dataclass
+
+from attnlib.sizes.attention import AttentionSizes, LatentAttentionSizes
+from attnlib.sizes.require import require_fields, require_one_of
+from attnlib.sizes.rotary import RotarySizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertSizes:
+    """Feed-forward networks of which a token uses only some: the experts.
+
+    Args:
+        n_routed: How many there are to choose from.
+        n_chosen: How many of them a token uses.
+        n_shared: How many more every token uses.
+        inner_width: The inner width of one expert.
+        n_dense_layers: How many layers, the first ones, have one ordinary network instead.
+
+    Raises:
+        TypeError: If a size is not a whole number.
+        ValueError: If a size is too small, or more experts are chosen than there are.
+
+    Example:
+        >>> from attnlib import PUBLISHED
+        >>> experts = PUBLISHED["deepseek-v2"].experts
+        >>> experts.n_chosen + experts.n_shared
+        8
+    """
+
+    n_routed: int
+    n_chosen: int
+    inner_width: int
+    n_shared: int = 0
+    n_dense_layers: int = 0
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if self.n_chosen > self.n_routed:
+            raise ValueError(
+                "n_chosen must be at most n_routed, got "
+                f"n_chosen={self.n_chosen} and n_routed={self.n_routed}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSizes:
+    r"""The sizes of a whole model, and its parameters counted one matrix at a time.
+
+    Args:
+        name: As its authors write it.
+        source: Where these numbers can be read.
+        n_layers: How many layers.
+        width: m, of the residual stream.
+        attention: That of one layer; all layers have the same.
+        feed_forward_width: The inner width of a layer's feed-forward network.
+        gated: Whether the network has three matrices, one of which gates another, or two.
+        activation: "silu", "gelu", or "gelu-tanh" (the same, by an approximation).
+        feed_forward_biases: Whether its matrices add a bias.
+        experts: What takes the place of the network in all but the first layers, or None.
+        vocabulary: v, the number of tokens that have a row in the embedding.
+        tied_embeddings: Whether the output uses the embedding's matrix; if not, it has its own.
+        norm: "rms" (one weight a coordinate) or "layer" (a weight and a bias).
+        norms_per_layer: Norms of the residual stream in a layer.
+        norm_of_embedding: Whether there is one more before the first layer.
+        norm_at_end: Whether there is one more after the last layer.
+        norm_epsilon: What is added under the root of the norms.
+        context: The number of tokens that the model is said to read.
+        rotary: Rotary positions, or None.
+        learned_positions: Whether each of the `context` positions has a learned vector.
+        n_segments: Learned vectors that tell the parts of an input apart (two in BERT).
+        window: W, the sources that a layer with a sliding window reads, the target included.
+        window_pattern: Which layers have the window: True or False for each of the first few
+            layers, repeated for all. Empty if there is no window.
+        causal: Whether a target reads only itself and what stands before it.
+        pooler: Whether a last square layer stands over the first position, as in BERT.
+
+    Raises:
+        TypeError: If a size is not a whole number, a flag not True or False, or a part not one of
+            this module's.
+        ValueError: If a size is below what makes sense, a rotary width is odd, or the window and
+            its pattern do not go together.
+
+    Example:
+        >>> from attnlib import PUBLISHED
+        >>> smol = PUBLISHED["smollm2-135m"]
+        >>> f"{smol.n_parameters:,}", f"{smol.n_embedding_parameters:,}"
+        ('134,515,008', '28,311,552')
+    """
+
+    name: str
+    source: str
+    n_layers: int
+    width: int
+    attention: AttentionSizes | LatentAttentionSizes
+    feed_forward_width: int
+    gated: bool
+    activation: str
+    vocabulary: int
+    tied_embeddings: bool
+    norm: str
+    norms_per_layer: int
+    norm_epsilon: float
+    context: int
+    feed_forward_biases: bool = False
+    experts: ExpertSizes | None = None
+    norm_of_embedding: bool = False
+    norm_at_end: bool = True
+    rotary: RotarySizes | None = None
+    learned_positions: bool = False
+    n_segments: int = 0
+    window: int | None = None
+    window_pattern: tuple[bool, ...] = ()
+    causal: bool = True
+    pooler: bool = False
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        require_one_of(self, "norm", ("rms", "layer"))
+        require_one_of(self, "activation", ("silu", "gelu", "gelu-tanh"))
+        if self.rotary is not None and self.attention.rotary_width % 2 != 0:
+            raise ValueError(
+                "rotary positions turn pairs of coordinates, so their width must be even, got "
+                f"{self.attention.rotary_width}"
+            )
+        if self.experts is not None and self.experts.n_dense_layers > self.n_layers:
+            raise ValueError(
+                "n_dense_layers must be at most n_layers, got "
+                f"n_dense_layers={self.experts.n_dense_layers} and n_layers={self.n_layers}"
+            )
+        _require_window(self.window, self.window_pattern)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How many sources a target may read, layer by layer; None where all that is allowed.
+
+        Example:
+            >>> from attnlib import PUBLISHED
+            >>> PUBLISHED["gemma-3-270m"].windows[:7]
+            (512, 512, 512, 512, 512, None, 512)
+        """
+        pattern = self.window_pattern or (False,)
+        repeated = (pattern[layer % len(pattern)] for layer in range(self.n_layers))
+        return tuple(self.window if has_window else None for has_window in repeated)
+
+    @property
+    def n_window_layers(self) -> int:
+        """How many layers have the sliding window."""
+        return self.n_layers - self.windows.count(None)
+
+    @property
+    def n_full_layers(self) -> int:
+        """How many layers read everything that a target may read."""
+        return self.windows.count(None)
+
+    @property
+    def n_expert_layers(self) -> int:
+        """How many layers have experts."""
+        return 0 if self.experts is None else self.n_layers - self.experts.n_dense_layers
+
+    @property
+    def score_scale(self) -> float:
+        r"""What the released model multiplies its scores by, YaRN's factor included.
+
+        Example:
+            >>> from attnlib import PUBLISHED
+            >>> deepseek = PUBLISHED["deepseek-v2"]
+            >>> round(deepseek.score_scale * 192**0.5, 3)
+            1.59
+        """
+        factor = 1.0 if self.rotary is None else self.rotary.score_factor
+        return self.attention.score_scale * factor
+
+    @property
+    def letters(self) -> dict[str, int]:
+        """The sizes by their axis letters: those of attention, m and v."""
+        return self.attention.letters | {"m": self.width, "v": self.vocabulary}
+
+    @property
+    def n_embedding_parameters(self) -> int:
+        """The entries of the embedding, vm, and as many of the output matrix if it is another."""
+        return self.vocabulary * self.width * (1 if self.tied_embeddings else 2)
+
+    @property
+    def n_position_parameters(self) -> int:
+        """The entries of the learned vectors of positions and segments."""
+        n_vectors = (self.context if self.learned_positions else 0) + self.n_segments
+        return n_vectors * self.width
+
+    @property
+    def n_attention_parameters_per_layer(self) -> int:
+        """The matrices, biases and inner norms of one layer's attention."""
+        return self.attention.n_parameters(self.width)
+
+    @property
+    def n_feed_forward_parameters_per_layer(self) -> int:
+        """One ordinary feed-forward network: three matrices if gated, otherwise two."""
+        return self._n_network_parameters(self.feed_forward_width)
+
+    @property
+    def n_expert_parameters_per_layer(self) -> int:
+        """All experts of one layer and the router that chooses; 0 without experts."""
+        if self.experts is None:
+            return 0
+        n_experts = self.experts.n_routed + self.experts.n_shared
+        router = self.width * self.experts.n_routed
+        return n_experts * self._n_network_parameters(self.experts.inner_width) + router
+
+    @property
+    def n_norm_parameters(self) -> int:
+        """The norms of the residual stream; those inside attention count as attention."""
+        one = self.width * (1 if self.norm == "rms" else 2)
+        n_norms = self.n_layers * self.norms_per_layer + self.norm_of_embedding + self.norm_at_end
+        return one * n_norms
+
+    @property
+    def n_parameters(self) -> int:
+        """All parameters; a matrix that is used twice counts once."""
+        n_dense_layers = self.n_layers - self.n_expert_layers
+        return (
+            self.n_embedding_parameters
+            + self.n_position_parameters
+            + self.n_layers * self.n_attention_parameters_per_layer
+            + n_dense_layers * self.n_feed_forward_parameters_per_layer
+            + self.n_expert_layers * self.n_expert_parameters_per_layer
+            + self.n_norm_parameters
+            + (self.width * (self.width + 1) if self.pooler else 0)
+        )
+
+    @property
+    def n_non_embedding_parameters(self) -> int:
+        """All parameters but the embedding and the output matrix."""
+        return self.n_parameters - self.n_embedding_parameters
+
+    @property
+    def n_active_parameters(self) -> int:
+        """The parameters that one token meets: all, less the experts that it does not choose.
+
+        Example:
+            >>> from attnlib import PUBLISHED
+            >>> f"{PUBLISHED['deepseek-v2'].n_active_parameters:,}"
+            '21,375,800,320'
+        """
+        if self.experts is None:
+            return self.n_parameters
+        n_idle = self.experts.n_routed - self.experts.n_chosen
+        idle = n_idle * self._n_network_parameters(self.experts.inner_width)
+        return self.n_parameters - self.n_expert_layers * idle
+
+    def _n_network_parameters(self, inner: int) -> int:
+        n_matrices = 3 if self.gated else 2
+        biases = (n_matrices - 1) * inner + self.width if self.feed_forward_biases else 0
+        return n_matrices * self.width * inner + biases
+
+
+def _require_window(window: int | None, pattern: tuple[bool, ...]) -> None:
+    if not isinstance(pattern, tuple) or not all(isinstance(x, bool) for x in pattern):
+        raise TypeError(f"window_pattern must be a tuple of True and False, got {pattern!r}")
+    if (window is None) != (True not in pattern):
+        raise ValueError(
+            "a window and a pattern with a layer that has it go together, got "
+            f"window={window} and window_pattern={pattern}"
+        )
