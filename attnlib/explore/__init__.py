@@ -2,6 +2,10 @@
 
     attnlib.explore("softmax", temperature=0.5)
     attnlib.explore("soft-lookup", kernel="dot-product")
+    attnlib.explore("tokens", text="To be, or not to be", merges=tokenizer.merges)
+    attnlib.explore("neighbours", words=words, vectors=vectors, word="king")
+    attnlib.explore("sinusoidal", width=64, dimension=8)
+    attnlib.explore("rotary", query_position=12, key_position=30)
 
 The mathematics and the drawing are ES modules beside this file. A notebook runs them through
 anywidget; the book's pages mount the same files without a kernel.
@@ -16,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlib.explore.widgets import Explorer
 
-NAMES = ("softmax", "soft-lookup")
+NAMES = ("softmax", "soft-lookup", "tokens", "neighbours", "sinusoidal", "rotary")
 
 
 def explore(name: str, **options: Any) -> Explorer:
@@ -26,8 +30,9 @@ def explore(name: str, **options: Any) -> Explorer:
     sliders move.
 
     Args:
-        name: "softmax" or "soft-lookup".
-        options: The first state; see `SoftmaxExplorer` and `SoftLookupExplorer`.
+        name: "softmax", "soft-lookup", "tokens", "neighbours", "sinusoidal" or "rotary".
+        options: The first state; see `SoftmaxExplorer`, `SoftLookupExplorer`, `TokensExplorer`,
+            `NeighboursExplorer`, `SinusoidalExplorer` and `RotaryExplorer`.
 
     Raises:
         ValueError: If no explorer has that name, or an option has a value that it cannot take.

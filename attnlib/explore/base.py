@@ -37,6 +37,10 @@ class Option(traitlets.TraitType):
         return checked
 
 
+class Contradiction(traitlets.TraitError, ValueError):
+    """Options that contradict each other; of a TraitError, traitlets takes every change back."""
+
+
 class Explorer(anywidget.AnyWidget):
     """A picture with sliders, drawn in the browser; `reset` in it goes back to `initial`.
 

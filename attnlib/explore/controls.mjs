@@ -45,6 +45,23 @@ export function showSmall(x) {
   return `${mantissa}·10${exponent.replace(/./g, (sign) => RAISED[sign])}`;
 }
 
+/** The nearest whole number, its thousands apart. */
+export function showWhole(x) {
+  return show(x, 0).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** A length in positions: three digits, and whole from a hundred on. */
+export function showWavelength(x) {
+  return x >= 100 ? showWhole(x) : showRound(x);
+}
+
+/** A positive number of any size with three digits, a small one as a power of ten. */
+export function showFrequency(x) {
+  if (x > 0.0099999) return showRound(x);
+  const [mantissa, exponent] = x.toExponential(2).split("e");
+  return `${mantissa}·10${exponent.replace(/./g, (sign) => RAISED[sign])}`;
+}
+
 const RAISED = {
   "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹",
 };
@@ -76,6 +93,22 @@ export function powersOfTwo([low, high]) {
     last: Math.log2(high) - first,
     valueAt: (i) => 2 ** (first + i),
     stepOf: (x) => Math.round(Math.log2(x)) - first,
+  };
+}
+
+export function wholeSteps([low, high]) {
+  return { last: high - low, valueAt: (i) => low + i, stepOf: (x) => x - low };
+}
+
+export function evenSteps([low, high]) {
+  return { last: (high - low) / 2, valueAt: (i) => low + 2 * i, stepOf: (x) => (x - low) / 2 };
+}
+
+export function listedSteps(values) {
+  return {
+    last: values.length - 1,
+    valueAt: (i) => values[i],
+    stepOf: (x) => values.indexOf(x),
   };
 }
 

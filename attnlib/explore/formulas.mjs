@@ -29,7 +29,55 @@ export const limits = {
   "kernels": [
     "gaussian",
     "dot-product"
-  ]
+  ],
+  "encoding_position": [
+    0,
+    127
+  ],
+  "encoding_width": [
+    4,
+    128
+  ],
+  "encoding_base": [
+    100,
+    1000,
+    10000,
+    100000,
+    1000000
+  ],
+  "turn_position": [
+    0,
+    64
+  ],
+  "turn_pair": [
+    0,
+    31
+  ],
+  "turn_angle": [
+    -179,
+    180
+  ],
+  "text_length": [
+    0,
+    2000
+  ],
+  "n_merges": [
+    0,
+    8192
+  ],
+  "n_words": [
+    2,
+    800
+  ],
+  "word_length": [
+    1,
+    40
+  ],
+  "n_columns": [
+    1,
+    100
+  ],
+  "n_neighbours": 10
 };
 
 /** q·k of width d, whose spread over random pairs is √d */
@@ -90,4 +138,44 @@ export function gaussianLogKernel(q_x, q_y, k_x, k_y, h) {
 /** ln of exp(⟨q, k⟩ / h²): the Gaussian without its ‖k‖², so keys of one length agree */
 export function dotProductLogKernel(q_x, q_y, k_x, k_y, h) {
   return (k_x*q_x + k_y*q_y)/(h * h);
+}
+
+/** of a pair of coordinates, in radians a position, for sinusoidal and rotary positions */
+export function frequency(pair, width, base) {
+  return Math.pow(base, -2*pair/width);
+}
+
+/** after so many positions a pair has turned once */
+export function wavelength(omega) {
+  return 2*Math.PI/omega;
+}
+
+/** of a pair of an encoding */
+export function sineEntry(position, omega) {
+  return Math.sin(omega*position);
+}
+
+/** of a pair of an encoding */
+export function cosineEntry(position, omega) {
+  return Math.cos(omega*position);
+}
+
+/** first coordinate of a pair, turned by a rotary position */
+export function turnedX(x, y, position, omega) {
+  return x*Math.cos(omega*position) - y*Math.sin(omega*position);
+}
+
+/** second coordinate of a pair, turned by a rotary position */
+export function turnedY(x, y, position, omega) {
+  return x*Math.sin(omega*position) + y*Math.cos(omega*position);
+}
+
+/** of two unit vectors, the second ahead by the angle, after both have been turned */
+export function scoreAtDistance(angle, distance, omega) {
+  return Math.cos(angle + distance*omega);
+}
+
+/** of the angle between two vectors, from their dot product and their squared lengths */
+export function cosine(dot, square_q, square_k) {
+  return dot/(Math.sqrt(square_k)*Math.sqrt(square_q));
 }

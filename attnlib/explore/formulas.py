@@ -25,6 +25,11 @@ score, largest, total, weight = sp.symbols("score largest total weight", real=Tr
 n, entropy, p_max, p_rest = sp.symbols("n entropy p_max p_rest", nonnegative=True)
 q_x, q_y, k_x, k_y = sp.symbols("q_x q_y k_x k_y", real=True)
 h = sp.Symbol("h", positive=True)
+base, width, omega = sp.symbols("base width omega", positive=True)
+pair, position = sp.symbols("pair position", nonnegative=True)
+distance, angle, x, y = sp.symbols("distance angle x y", real=True)
+dot = sp.Symbol("dot", real=True)
+square_q, square_k = sp.symbols("square_q square_k", positive=True)
 
 # name: (expression, arguments in the order in which JavaScript takes them, what it is)
 FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
@@ -67,6 +72,34 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
         (q_x * k_x + q_y * k_y) / h**2,
         (q_x, q_y, k_x, k_y, h),
         "ln of exp(⟨q, k⟩ / h²): the Gaussian without its ‖k‖², so keys of one length agree",
+    ),
+    "frequency": (
+        base ** (-2 * pair / width),
+        (pair, width, base),
+        "of a pair of coordinates, in radians a position, for sinusoidal and rotary positions",
+    ),
+    "wavelength": (2 * sp.pi / omega, (omega,), "after so many positions a pair has turned once"),
+    "sineEntry": (sp.sin(position * omega), (position, omega), "of a pair of an encoding"),
+    "cosineEntry": (sp.cos(position * omega), (position, omega), "of a pair of an encoding"),
+    "turnedX": (
+        x * sp.cos(position * omega) - y * sp.sin(position * omega),
+        (x, y, position, omega),
+        "first coordinate of a pair, turned by a rotary position",
+    ),
+    "turnedY": (
+        x * sp.sin(position * omega) + y * sp.cos(position * omega),
+        (x, y, position, omega),
+        "second coordinate of a pair, turned by a rotary position",
+    ),
+    "scoreAtDistance": (
+        sp.cos(angle + distance * omega),
+        (angle, distance, omega),
+        "of two unit vectors, the second ahead by the angle, after both have been turned",
+    ),
+    "cosine": (
+        dot / (sp.sqrt(square_q) * sp.sqrt(square_k)),
+        (dot, square_q, square_k),
+        "of the angle between two vectors, from their dot product and their squared lengths",
     ),
 }
 

@@ -1,10 +1,16 @@
 // The explorers of a static page, without a kernel: each is mounted on a stand-in for its model.
 
+import * as neighbours from "./neighbours.mjs";
+import * as rotary from "./rotary.mjs";
+import * as sinusoidal from "./sinusoidal.mjs";
 import * as softLookup from "./soft-lookup.mjs";
 import * as softmax from "./softmax.mjs";
+import * as tokens from "./tokens.mjs";
 import { addressOf, parseFragment } from "./share.mjs";
 
-const explorers = { softmax, "soft-lookup": softLookup };
+const explorers = {
+  softmax, "soft-lookup": softLookup, tokens, neighbours, sinusoidal, rotary,
+};
 
 /** As much of an anywidget model as an explorer uses. */
 export function pageModel(state) {

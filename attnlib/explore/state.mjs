@@ -23,6 +23,22 @@ export function powerOfTwo(key, param, range) {
   return { key, param, clean, write: String, parse: parseNumber };
 }
 
+export function whole(key, param, range) {
+  const allowed = within(range);
+  const clean = (x) => (Number.isInteger(allowed(x)) ? x : undefined);
+  return { key, param, clean, write: String, parse: parseNumber };
+}
+
+export function even(key, param, range) {
+  const { clean, ...rest } = whole(key, param, range);
+  return { ...rest, clean: (x) => (clean(x) % 2 === 0 ? x : undefined) };
+}
+
+export function listed(key, param, values) {
+  const clean = (x) => (values.includes(x) ? x : undefined);
+  return { key, param, clean, write: String, parse: parseNumber };
+}
+
 export function flag(key, param) {
   return {
     key,
@@ -36,6 +52,41 @@ export function flag(key, param) {
 export function choice(key, param, options) {
   const clean = (x) => (options.includes(x) ? x : undefined);
   return { key, param, clean, write: String, parse: (text) => text };
+}
+
+/**
+ * A text of so many characters, in a link as base64 of its UTF-8: that survives every
+ * program that carries links, whatever the text is.
+ */
+export function text(key, param, [fewest, most]) {
+  const fits = (x) => x.length <= 2 * most && [...x].length <= most && x.length >= fewest
+    && !HALF.test(x);
+  return {
+    key,
+    param,
+    clean: (x) => (typeof x === "string" && fits(x) ? x : undefined),
+    write: toBase64,
+    parse: fromBase64,
+  };
+}
+
+/** Half of a character: the /u flag sees the whole ones as one. */
+const HALF = /[\uD800-\uDFFF]/u;
+
+function toBase64(text) {
+  const bytes = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte));
+  return btoa(bytes.join("")).replace(/=+$/, "").replace(/\+/g, "-").replace(/\//g, "_");
+}
+
+function fromBase64(written) {
+  if (!/^[\w-]*$/.test(written)) return undefined;
+  try {
+    const bytes = atob(written.replace(/-/g, "+").replace(/_/g, "/"));
+    const whole = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return whole.decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)));
+  } catch {
+    return undefined; // a link that was cut, or written by hand
+  }
 }
 
 /** A list of numbers; `lengths` is the fewest and the most of them. */

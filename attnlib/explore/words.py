@@ -42,5 +42,23 @@ def show_small(x: float) -> str:
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+def show_whole(x: float | int) -> str:
+    """The nearest whole number, its thousands apart."""
+    return f"{x:,.0f}".replace("-", "−")
+
+
+def show_wavelength(x: float) -> str:
+    """A length in positions: three digits, and whole from a hundred on."""
+    return show_whole(x) if x >= 100 else show_round(x)
+
+
+def show_frequency(x: float) -> str:
+    """A positive number of any size with three digits, a small one as a power of ten."""
+    if x > 0.0099999:
+        return show_round(x)
+    mantissa, exponent = f"{x:.2e}".split("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+
+
 def show_point(point: Sequence[float]) -> str:
     return f"({show(point[0])}, {show(point[1])})"

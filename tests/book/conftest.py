@@ -1,6 +1,9 @@
 """What the tests of the built book share: its front-end files, and one sound miniature build."""
 
+import json
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +39,32 @@ def node() -> str:
     if found is None:
         pytest.fail("Node is needed to run the book's JavaScript: `make test` installs it")
     return found
+
+
+@pytest.fixture(scope="session")
+def javascript(node) -> Callable[[Path, list[tuple[str, list]]], list]:
+    """Call functions of one module: a list of (name, arguments) → the list of their values."""
+
+    def call(module: Path, calls: list[tuple[str, list]]) -> list:
+        program = (
+            "let text = ''; for await (const part of process.stdin) text += part;"
+            f"const module = await import({json.dumps(module.as_uri())});"
+            "const values = JSON.parse(text).map(([name, xs]) => module[name](...xs));"
+            # JSON has no NaN and no infinity: they must not pass for null
+            "console.log(JSON.stringify(values, (_, x) => typeof x === 'number' &&"
+            " !Number.isFinite(x) ? String(x) : x));"
+        )
+        done = subprocess.run(
+            [node, "--input-type=module", "--eval", program],
+            input=json.dumps(calls),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
     def still(self, before: "Look") -> bool:
         """Whether a part of the picture is as it was."""
-        return self.drawing == before.drawing or self.bars == before.bars
+        return self.drawing == before.drawing or (bool(self.bars) and self.bars == before.bars)
 
 
 def next_frames(page: Page) -> None:
@@ -49,7 +49,9 @@ class Explorer:
 
     def controls(self) -> list[Locator]:
         """Everything that a reader can move, press or choose."""
-        return self.box.locator("input, select, button, [role=slider]").all()
+        return self.box.locator(
+            "input, select, textarea, button, [role=slider], [role=listbox]"
+        ).all()
 
     def name_of(self, control: Locator) -> str:
         return control.evaluate(NAME)
@@ -86,12 +88,13 @@ class Explorer:
         next_frames(self.page)
         values, drawing, bars, words = self.box.evaluate(
             """(box) => [
-                [...box.querySelectorAll("input, select, [role=slider]")].map((control) =>
+                [...box.querySelectorAll("input, select, textarea, [role=slider]")].map((control) =>
                     control.type === "checkbox" ? String(control.checked)
                     : control.labels && box.querySelector(`output[for="${control.id}"]`)
                         ?.textContent
                     || control.getAttribute("aria-valuetext") || control.value),
-                [...box.querySelectorAll("svg")].map((it) => it.outerHTML).join(""),
+                [...box.querySelectorAll("svg, canvas")]
+                    .map((it) => it.toDataURL?.() ?? it.outerHTML).join(""),
                 [...box.querySelectorAll(".attn-track")].map((it) => it.outerHTML).join(""),
                 box.querySelector(".attn-words").textContent,
             ]"""
@@ -150,9 +153,16 @@ class Explorer:
         for choice in self.box.locator("select").all():
             count = choice.locator("option").count()
             choice.select_option(index=(choice.evaluate("(it) => it.selectedIndex") + 1) % count)
+        for box in self.box.locator("textarea").all():
+            box.fill(f"{box.input_value()[:40]} – ⟨µ&;=%⟩\n日本")
+        for box in self.box.locator("input[list]").all():
+            box.fill(box.evaluate(OTHER_WORD))
         for slider in self.sliders():
+            at_first = slider.input_value()
             slider.press("PageDown")
             slider.press("ArrowLeft")
+            if slider.input_value() == at_first:
+                slider.press("PageUp")
         next_frames(self.page)
 
     def assert_moves(self, slider: Locator, *moves: Callable[[], None]) -> None:
@@ -186,6 +196,9 @@ class Explorer:
             before, value = after, shown
         return still
 
+
+# One that can be chosen beside the one that stands there.
+OTHER_WORD = "(box) => [...box.list.options].map((it) => it.value).find((it) => it !== box.value)"
 
 # As a screen reader names a control, as far as explorers need it.
 NAME = """(control) => {

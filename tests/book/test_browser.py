@@ -15,7 +15,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 from built import Placed, Visited, built_book, explorers, figures, page_names, place_of_book, visits
-from controls import Explorer, Look, next_frames
+from controls import OTHER_WORD, Explorer, Look, next_frames
 from pages import (
     Account,
     chromium,
@@ -28,6 +28,7 @@ from pages import (
 )
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from attnlib.explore import NAMES
 from repository import colab_url, repository
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -253,7 +254,7 @@ def test_every_notebook_can_be_launched_from_a_page(html):
 
 def test_the_book_has_the_explorers_and_figures_that_are_tested_here(html):
     """Else the tests below would find nothing to look at and pass."""
-    assert {each.name for each in explorers(html)} == {"softmax", "soft-lookup"}
+    assert {each.name for each in explorers(html)} == set(NAMES)
     assert sum(figures(html, page) for page in page_names(html)) > 0
 
 
@@ -485,6 +486,9 @@ def test_plotly_is_loaded_once_where_there_are_figures_and_else_never(opened):
 # ---- explorers ----------------------------------------------------------------------------
 
 
+LOW = 0.05  # of a slider's length: lower than where any slider begins
+
+
 @every_explorer
 def test_every_control_has_a_name(opened, place):
     explorer = opened.explorer(place)
@@ -513,8 +517,8 @@ def test_a_slider_dragged_by_mouse_changes_value_picture_and_words(opened, place
         for slider in explorer.sliders():
             explorer.assert_moves(
                 slider,
-                lambda slider=slider: explorer.drag(slider, 0.5, 0.1),
-                lambda slider=slider: explorer.drag(slider, 0.1, 0.8),
+                lambda slider=slider: explorer.drag(slider, 0.5, LOW),
+                lambda slider=slider: explorer.drag(slider, LOW, 0.8),
             )
 
 
@@ -529,7 +533,7 @@ def test_on_a_phone_a_tapped_slider_changes_value_picture_and_words(opened, brow
             for slider in explorer.sliders():
                 explorer.assert_moves(
                     slider,
-                    lambda slider=slider, explorer=explorer: explorer.tap(slider, 0.15),
+                    lambda slider=slider, explorer=explorer: explorer.tap(slider, LOW),
                     lambda slider=slider, explorer=explorer: explorer.tap(slider, 0.75),
                 )
     phone.assert_blameless()
@@ -559,6 +563,18 @@ def test_every_other_control_changes_the_words(opened, place):
             looks = []
             for option in options:
                 choice.select_option(option)
+                looks.append(explorer.look())
+            assert_all_change(looks)
+        for box in explorer.box.locator("textarea").all():
+            looks = [explorer.look()]
+            for typed in ("To be, or not to be", "naïve €5", ""):
+                box.fill(typed)
+                looks.append(explorer.look())
+            assert all(a.words != b.words and a.drawing != b.drawing for a, b in pairwise(looks))
+        for box in explorer.box.locator("input[list]").all():
+            looks = [explorer.look()]
+            for _ in range(3):
+                box.fill(box.evaluate(OTHER_WORD))
                 looks.append(explorer.look())
             assert_all_change(looks)
 

@@ -17,7 +17,13 @@ def make_data(*arguments):
 
 
 def generated(folder):
-    paths = [*folder.rglob("*.txt"), folder / "checksums.json"]
+    paths = [
+        *folder.rglob("*.txt"),
+        *folder.rglob("*.xz"),
+        *folder.rglob("*.npz"),
+        *folder.glob("embeddings/*.json"),
+        folder / "checksums.json",
+    ]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 

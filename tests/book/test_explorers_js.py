@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,32 +15,6 @@ from attnlib.explore.limits import LIMITS
 from attnlib.explore.widgets import EXPLORERS
 
 EPS = 2.0**-52
-
-
-@pytest.fixture(scope="module")
-def javascript(node):
-    """Call functions of one module: a list of (name, arguments) → the list of their values."""
-
-    def call(module: Path, calls: list[tuple[str, list]]) -> list:
-        program = (
-            "let text = ''; for await (const part of process.stdin) text += part;"
-            f"const module = await import({json.dumps(module.as_uri())});"
-            "const values = JSON.parse(text).map(([name, xs]) => module[name](...xs));"
-            # JSON has no NaN and no infinity: they must not pass for null
-            "console.log(JSON.stringify(values, (_, x) => typeof x === 'number' &&"
-            " !Number.isFinite(x) ? String(x) : x));"
-        )
-        done = subprocess.run(
-            [node, "--input-type=module", "--eval", program],
-            input=json.dumps(calls),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return call
 
 
 def ends_and_between(bounds, count: int, seed: int) -> list[float]:
@@ -68,6 +41,18 @@ VALUES = {
     "k_x": ends_and_between(LIMITS["position"], 2, 3),
     "k_y": ends_and_between(LIMITS["position"], 1, 4),
     "h": [0.05, 0.8, 20.0],
+    "pair": [0, 1, 31, 63],
+    "width": [4, 64, 128],
+    "base": LIMITS["encoding_base"],
+    "omega": [1.2e-6, 0.1, 1.0],
+    "position": [0, 1, 64, 254],
+    "distance": [-64, 0, 17],
+    "angle": [-3.1, 0.0, math.pi],
+    "x": [-1.0, 0.3],
+    "y": [0.0, 0.9],
+    "dot": [-3.0, 0.0, 17.0, 107_367_628_900.0],
+    "square_q": [1.0, 2.0, 107_367_628_900.0],
+    "square_k": [3.0, 107_367_628_899.0],
 }
 
 
@@ -87,6 +72,12 @@ def test_each_formula_has_sympys_value_to_two_units_in_the_last_place(name, java
             scale = max(scale, sum(abs(v) for v in values[:4]) ** 2 / values[4] ** 2 / 8)
         if name == "shiftedExponential":  # the rounding of score − largest, magnified by exp
             scale *= 1 + abs(values[0] - values[1])
+        if name == "frequency":  # the rounding of the exponent, magnified by the logarithm
+            scale *= 1 + abs(math.log(wanted))
+        if name in {"sineEntry", "cosineEntry", "turnedX", "turnedY", "scoreAtDistance"}:
+            # the rounding of an angle, and of a sum of at most two terms
+            angle = math.prod(values[-2:]) + (values[0] if name == "scoreAtDistance" else 0)
+            scale = (2 if name.startswith("turned") else 1) * (1 + abs(angle))
         assert value == pytest.approx(wanted, rel=0, abs=2 * EPS * scale + 5e-324), values
 
 
