@@ -19,12 +19,12 @@ that occur in the same company have vectors that point the same way.
 """
 
 from collections.abc import Sequence
-from math import isfinite
-from numbers import Integral, Real
 
 import numpy as np
 from jaxtyping import Float, Int, Num
 from numpy import ndarray
+
+from attnlib import require
 
 
 def cooccurrence(
@@ -57,7 +57,7 @@ def cooccurrence(
     """
     _require_words("words", words)
     _require_words("vocabulary", vocabulary)
-    _require_at_least("window", window, 1)
+    window = require.at_least("window", window, 1)
     row = {word: i for i, word in enumerate(vocabulary)}
     if len(row) != len(vocabulary):
         twice = next(word for i, word in enumerate(vocabulary) if row[word] != i)
@@ -100,7 +100,10 @@ def positive_pmi(counts: Num[ndarray, "v s"]) -> Float[ndarray, "v s"]:
     counts = _real_matrix("counts", counts)
     if (counts < 0).any():
         raise ValueError(f"counts must not be negative, got {counts.min()}")
-    chance = np.outer(counts.sum(1), counts.sum(0))
+    # by a power of two, which is exact: the ratio does not change, and no product overflows
+    counts = np.ldexp(counts, -np.frexp(counts.max(initial=0.0))[1])
+    # both sums run along memory, so that equal rows and columns have equal ones to the last digit
+    chance = np.outer(*(np.ascontiguousarray(x).sum(1) for x in (counts, counts.T)))
     # both sides are whole numbers for whole counts: what meets as often as by chance has exactly 1
     ratio = np.divide(counts * counts.sum(), chance, out=np.ones_like(counts), where=counts > 0)
     return np.log(np.maximum(ratio, 1.0))
@@ -137,11 +140,10 @@ def svd_vectors(
         ([[0.0], [2.0]], [4.0, 3.0])
     """
     matrix = _real_matrix("matrix", matrix)
-    _require_between("width", width, 1, min(matrix.shape))
-    if isinstance(exponent, bool) or not isinstance(exponent, Real):
-        raise TypeError(f"exponent must be a number, got {exponent!r}")
-    if not (isfinite(exponent) and exponent >= 0):
-        raise ValueError(f"exponent must be finite and at least 0, got {exponent}")
+    width = require.between("width", width, 1, min(matrix.shape))
+    exponent = require.number("exponent", exponent)
+    if exponent < 0:
+        raise ValueError(f"exponent must be at least 0, got {exponent}")
     left, singular_values = _left_singular_vectors(matrix)
     left = left[:, :width]
     # adding 0 turns −0 into 0
@@ -180,7 +182,8 @@ def nearest(
         n: How many; from 0 to v − 1.
 
     Returns:
-        Their rows by falling cosine (of equal ones the lower row first), and the cosines.
+        Their rows by falling cosine (of equal ones the lower row first), and the cosines. Equal
+        rows have equal cosines; rows of one direction and different lengths, up to rounding.
 
     Raises:
         TypeError: If index or n are no whole numbers, or the vectors no array of real numbers.
@@ -193,10 +196,13 @@ def nearest(
     """
     vectors = _real_matrix("vectors", vectors)
     v = len(vectors)
-    _require_between("index", index, 0, v - 1)
-    _require_between("n", n, 0, v - 1)
+    if v == 0:
+        raise ValueError("neighbours need at least 1 vector, got v=0")
+    index = require.between("index", index, 0, v - 1)
+    n = require.between("n", n, 0, v - 1)
     units = _units(vectors)
-    to_all = np.clip(units @ units[index], -1.0, 1.0) + 0.0
+    # a sum along each row by itself: a matrix product may round equal rows differently
+    to_all = np.clip((units * units[index]).sum(1), -1.0, 1.0) + 0.0
     others = np.delete(np.arange(v), index)
     closest = others[np.argsort(-to_all[others], kind="stable")[:n]]
     return closest, to_all[closest]
@@ -281,11 +287,12 @@ def remove_top_directions(vectors: Num[ndarray, "v m"], n: int) -> Float[ndarray
                [ 0., -1.]])
     """
     vectors = _real_matrix("vectors", vectors)
-    _require_between("n", n, 0, vectors.shape[1])
+    n = require.between("n", n, 0, vectors.shape[1])
     if not len(vectors):
         raise ValueError("a mean needs at least 1 vector, got v=0")
     centred = vectors - vectors.mean(0)
-    _, directions = np.linalg.eigh(centred.T @ centred)
+    scaled = centred / (np.abs(centred).max(initial=0.0) or 1.0)  # no square over- or underflows
+    _, directions = np.linalg.eigh(scaled.T @ scaled)
     top = directions[:, ::-1][:, :n]
     return centred - (centred @ top) @ top.T
 
@@ -319,9 +326,13 @@ def _units(vectors: ndarray) -> ndarray:
 
 
 def _real(name: str, x: ndarray) -> ndarray:
-    array = np.asarray(x)
+    wanted = f"{name} must be an array of real numbers, got"
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths, some tensors
+        raise TypeError(f"{wanted} {type(x).__name__}") from None
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must be an array of real numbers, got {array.dtype}")
+        raise TypeError(f"{wanted} {array.dtype}")
     array = array.astype(np.float64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got NaN or infinity")
@@ -340,16 +351,3 @@ def _require_words(name: str, words: Sequence[str]) -> None:
         raise TypeError(f"{name} must be a sequence of words, got one text: split it first")
     if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         raise TypeError(f"{name} must be a sequence of texts, got {type(words).__name__}")
-
-
-def _require_at_least(name: str, x: int, least: int) -> None:
-    if isinstance(x, bool) or not isinstance(x, Integral):
-        raise TypeError(f"{name} must be a whole number, got {x!r}")
-    if x < least:
-        raise ValueError(f"{name} must be at least {least}, got {x}")
-
-
-def _require_between(name: str, x: int, least: int, most: int) -> None:
-    _require_at_least(name, x, least)
-    if x > most:
-        raise ValueError(f"{name} must be at most {most}, got {x}")

@@ -24,11 +24,11 @@ source that is not ruled out otherwise. A target with nothing to read gets zeros
     True
 """
 
-from numbers import Integral
-
 import torch
 from jaxtyping import Bool
 from torch import Tensor
+
+from attnlib import require
 
 Device = torch.device | str | None
 
@@ -71,9 +71,9 @@ def causal_mask(
         tensor([[0, 1, 1, 1, 0],
                 [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
-    n_sources = _require_counts(n_targets, n_sources)
+    n_targets, n_sources = _require_counts(n_targets, n_sources)
     if window is not None:
-        _require_window(window)
+        window = _require_window(window)
     behind_ts = _steps_behind(n_targets, n_sources, device)
     if window is None:
         return behind_ts >= 0
@@ -111,8 +111,8 @@ def window_mask(
                 [0, 1, 1, 1],
                 [0, 0, 1, 1]], dtype=torch.int32)
     """
-    n_sources = _require_counts(n_targets, n_sources)
-    _require_window(window)
+    n_targets, n_sources = _require_counts(n_targets, n_sources)
+    window = _require_window(window)
     window = min(window, max(n_targets, n_sources))  # no step is as long
     return _steps_behind(n_targets, n_sources, device).abs() < window
 
@@ -146,8 +146,8 @@ def prefix_mask(
                 [1, 1, 1, 0],
                 [1, 1, 1, 1]], dtype=torch.int32)
     """
-    n_sources = _require_counts(n_targets, n_sources)
-    _require_count("n_prefix", n_prefix)
+    n_targets, n_sources = _require_counts(n_targets, n_sources)
+    n_prefix = require.at_least("n_prefix", n_prefix, 0)
     if n_prefix > n_sources:
         raise ValueError(
             f"the prefix must lie within the sources, got n_prefix={n_prefix} and "
@@ -183,14 +183,7 @@ def padding_mask(is_token: Bool[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
         tensor([[1, 1, 0],
                 [1, 0, 0]], dtype=torch.int32)
     """
-    if not isinstance(is_token, Tensor) or is_token.dtype != torch.bool:
-        kind = is_token.dtype if isinstance(is_token, Tensor) else type(is_token).__name__
-        raise TypeError(
-            f"is_token must be a boolean tensor, True = token, got {kind}; for 0 and 1 write "
-            "is_token.bool(), for tokens write tokens != pad_id"
-        )
-    if is_token.ndim != 2:
-        raise ValueError(f"is_token must have axes (b, s), got shape {tuple(is_token.shape)}")
+    _require_is_token(is_token)
     return is_token[:, None, None, :]
 
 
@@ -200,28 +193,29 @@ def _steps_behind(n_targets: int, n_sources: int, device: Device) -> Tensor:
     return position_t[:, None] - torch.arange(n_sources, device=device)
 
 
-def _require_counts(n_targets: int, n_sources: int | None) -> int:
-    """Give the number of sources, which is that of targets where it is not given."""
-    n_sources = n_targets if n_sources is None else n_sources
-    _require_count("n_targets", n_targets)
-    _require_count("n_sources", n_sources)
-    return n_sources
+def _require_counts(n_targets: int, n_sources: int | None) -> tuple[int, int]:
+    """Give both numbers; that of sources is that of targets where it is not given."""
+    n_targets = require.at_least("n_targets", n_targets, 0)
+    return n_targets, (
+        n_targets if n_sources is None else require.at_least("n_sources", n_sources, 0)
+    )
 
 
-def _require_count(name: str, value: int) -> None:
-    _require_integer(name, value)
-    if value < 0:
-        raise ValueError(f"{name} must be at least 0, got {name}={value}")
-
-
-def _require_window(window: int) -> None:
-    _require_integer("window", window)
+def _require_window(window: int) -> int:
+    window = require.integer("window", window)
     if window < 1:
         raise ValueError(
             f"a window counts the target itself, so it must be at least 1, got window={window}"
         )
+    return window
 
 
-def _require_integer(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__} {value!r}")
+def _require_is_token(is_token: Tensor) -> None:
+    if not isinstance(is_token, Tensor) or is_token.dtype != torch.bool:
+        kind = is_token.dtype if isinstance(is_token, Tensor) else type(is_token).__name__
+        raise TypeError(
+            f"is_token must be a boolean tensor, True = token, got {kind}; for 0 and 1 write "
+            "is_token.bool(), for tokens write tokens != pad_id"
+        )
+    if is_token.ndim != 2:
+        raise ValueError(f"is_token must have axes (b, s), got shape {tuple(is_token.shape)}")

@@ -30,7 +30,6 @@ refused by torch, and positions on a GPU make the processor wait for them once.
 """
 
 import math
-from numbers import Real
 from typing import Literal
 
 import torch
@@ -38,8 +37,9 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from attnlib.masks import _require_count, _require_integer, _steps_behind
-from attnlib.softmax import FLOATING, broadcasts_to, computing_dtype
+from attnlib import require
+from attnlib.masks import _require_is_token, _steps_behind
+from attnlib.softmax import FLOATING, _require_floating, broadcasts_to, computing_dtype
 
 Pairing = Literal["half", "interleaved"]
 
@@ -116,7 +116,7 @@ def shift_matrix(k: int, width: int, *, base: float = _DEFAULT_BASE) -> Float64[
         >>> torch.allclose(shift_matrix(-2, 6) @ here, there)
         True
     """
-    _require_integer("k", k)
+    k = require.integer("k", k)
     if abs(k) > 2**53:
         raise ValueError(f"k must lie within ±2⁵³, where fp64 holds every integer, got k={k}")
     angles = float(k) * rotary_frequencies(width, base=base)
@@ -147,10 +147,10 @@ def rotary_frequencies(
         >>> rotary_frequencies(4, base=100.0)
         tensor([1.0000, 0.1000], dtype=torch.float64)
     """
-    _require_width(width)
-    _require_positive("base", base)
+    width = _require_width(width)
+    base = require.positive("base", base)
     exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
-    return float(base) ** -exponents
+    return base**-exponents
 
 
 def rotate(
@@ -198,7 +198,7 @@ def rotate(
             `base` not a number.
         ValueError: If the pairing is unknown, a position negative, the shapes do not fit, d is odd
             where all coordinates turn, there are more frequencies than pairs, one is not finite,
-            or both base and frequencies are given.
+            or a base other than 10,000 is given beside frequencies.
 
     Example:
         >>> q, k = torch.randn(2, 8), torch.randn(2, 8)
@@ -210,11 +210,12 @@ def rotate(
     """
     frequencies = _require_rotation(x, positions, pairing, base, frequencies)
     r = 2 * len(frequencies)
-    angles = _angles(positions, frequencies)[_beside_heads(x, positions)].to(x.device)
+    angles = _angles(positions, frequencies)[_beside_heads(x, positions)]
     dtype = computing_dtype(x.dtype)
     turn = _turn_halves if pairing == "half" else _turn_neighbours
-    turned = turn(x[..., :r].to(dtype), angles.cos().to(dtype), angles.sin().to(dtype))
-    turned = turned.to(x.dtype)
+    # rounded before they move: some devices have no fp64
+    cos, sin = (part.to(dtype).to(x.device) for part in (angles.cos(), angles.sin()))
+    turned = turn(x[..., :r].to(dtype), cos, sin).to(x.dtype)
     return turned if r == x.shape[-1] else torch.cat([turned, x[..., r:]], dim=-1)
 
 
@@ -243,7 +244,7 @@ def pairing_permutation(width: int) -> Int[Tensor, "d"]:
         >>> pairing_permutation(6)
         tensor([0, 2, 4, 1, 3, 5])
     """
-    _require_width(width)
+    width = _require_width(width)
     return rearrange(torch.arange(width), "(i two) -> (two i)", two=2)
 
 
@@ -266,15 +267,15 @@ def linear_frequencies(
 
     Raises:
         TypeError: If the frequencies are not floating point or `factor` not a number.
-        ValueError: If the frequencies do not have one axis, or the factor is not positive.
+        ValueError: If the frequencies do not have one axis or are not finite, or the factor is not
+            positive.
 
     Example:
         >>> linear_frequencies(rotary_frequencies(4, base=100.0), 8.0)
         tensor([0.1250, 0.0125], dtype=torch.float64)
     """
     _require_frequencies(frequencies)
-    _require_positive("factor", factor)
-    return frequencies / factor
+    return frequencies / require.positive("factor", factor)
 
 
 def llama3_frequencies(
@@ -307,8 +308,8 @@ def llama3_frequencies(
 
     Raises:
         TypeError: If the frequencies are not floating point or something else is not a number.
-        ValueError: If the frequencies do not have one axis, a number is not positive, or n_high is
-            not above n_low.
+        ValueError: If the frequencies do not have one axis or are not finite, a number is not
+            positive, or n_high is not above n_low.
 
     Example:
         >>> turns = torch.tensor([8.0, 2.5, 0.5], dtype=torch.float64)
@@ -323,11 +324,10 @@ def llama3_frequencies(
         tensor([8.0000, 1.4062, 0.0625], dtype=torch.float64)
     """
     _require_frequencies(frequencies)
-    low, high = low_frequency_factor, high_frequency_factor
-    _require_positive("factor", factor)
-    _require_positive("low_frequency_factor", low)
-    _require_positive("high_frequency_factor", high)
-    _require_positive("original_length", original_length)
+    factor = require.positive("factor", factor)
+    low = require.positive("low_frequency_factor", low_frequency_factor)
+    high = require.positive("high_frequency_factor", high_frequency_factor)
+    original_length = require.positive("original_length", original_length)
     if high <= low:
         raise ValueError(
             f"high_frequency_factor must be above low_frequency_factor, got {high} and {low}"
@@ -359,7 +359,10 @@ def yarn_frequencies(
     \theta_i' = \kappa_i\,\theta_i + (1 - \kappa_i)\,\theta_i / f.$$
 
     This is what the released code of YaRN, DeepSeek-V2 and DeepSeek-V3 does; the paper's ramp is
-    linear in the number of turns. The second half of the method is `yarn_attention_factor`.
+    linear in the number of turns. One case, which no published model meets, is not as released:
+    if all pairs make many more turns than $\beta_\text{fast}$, or far fewer than
+    $\beta_\text{slow}$, so that $i_0 > i_1$, the released ramp runs backward. Here it is then a
+    step behind pair $i_0$. The second half of the method is `yarn_attention_factor`.
 
     Args:
         width: r, how many coordinates turn; even.
@@ -383,10 +386,10 @@ def yarn_frequencies(
         tensor([ 1.0000,  1.0000,  1.8200, 10.0000, 40.0000], dtype=torch.float64)
     """
     frequencies = rotary_frequencies(width, base=base)
-    _require_positive("factor", factor)
-    _require_positive("original_length", original_length)
-    _require_positive("beta_fast", beta_fast)
-    _require_positive("beta_slow", beta_slow)
+    factor = require.positive("factor", factor)
+    original_length = require.positive("original_length", original_length)
+    beta_fast = require.positive("beta_fast", beta_fast)
+    beta_slow = require.positive("beta_slow", beta_slow)
     if base <= 1:
         raise ValueError(f"base must be above 1, so that pairs differ in speed, got base={base}")
     if beta_fast <= beta_slow:
@@ -397,7 +400,7 @@ def yarn_frequencies(
 
     first = max(math.floor(pair_with(beta_fast)), 0)
     last = min(math.ceil(pair_with(beta_slow)), width - 1)
-    length = max(last - first, 0.001)  # as released: a ramp of no length is a step
+    length = max(last - first, 0.001)  # a ramp of no length is a step
     slowed = ((torch.arange(width // 2, dtype=torch.float64) - first) / length).clamp(0, 1)
     return (1 - slowed) * frequencies + slowed * frequencies / factor
 
@@ -432,9 +435,8 @@ def yarn_attention_factor(factor: float, mscale: float = 1.0) -> float:
         >>> round(a, 4), round(a**2, 3)
         (1.2608, 1.59)
     """
-    _require_positive("factor", factor)
-    _require_finite("mscale", mscale)
-    return 1.0 if factor <= 1 else 0.1 * float(mscale) * math.log(factor) + 1.0
+    factor, mscale = require.positive("factor", factor), require.number("mscale", mscale)
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
 
 def alibi_slopes(n_heads: int, *, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
@@ -462,11 +464,9 @@ def alibi_slopes(n_heads: int, *, dtype: torch.dtype | None = None) -> Float[Ten
         >>> alibi_slopes(5).log2()
         tensor([-2., -4., -6., -8., -1.])
     """
-    _require_integer("n_heads", n_heads)
-    if n_heads < 1:
-        raise ValueError(f"n_heads must be at least 1, got n_heads={n_heads}")
+    n_heads = require.at_least("n_heads", n_heads, 1)
     dtype = _floating_or_default(dtype)
-    below = 2 ** (int(n_heads).bit_length() - 1)
+    below = 2 ** (n_heads.bit_length() - 1)
     between = _geometric_slopes(2 * below)[::2]
     return torch.cat([_geometric_slopes(below), between[: n_heads - below]]).to(dtype)
 
@@ -500,8 +500,8 @@ def alibi_bias(
         tensor([[[-2., -1.,  0., -1.],
                  [-3., -2., -1.,  0.]]])
     """
-    _require_count("n_targets", n_targets)
-    _require_count("n_sources", n_sources)
+    n_targets = require.at_least("n_targets", n_targets, 0)
+    n_sources = require.at_least("n_sources", n_sources, 0)
     _require_floating("slopes", slopes)
     if slopes.ndim != 1:
         raise ValueError(f"slopes must have the one axis (h,), got shape {tuple(slopes.shape)}")
@@ -573,7 +573,7 @@ def _require_rotation(
     """Refuse what has no meaning, before anything is turned; give the frequencies."""
     _require_floating("x", x)
     _require_positions(positions)
-    if pairing not in ("half", "interleaved"):
+    if not isinstance(pairing, str) or pairing not in ("half", "interleaved"):
         raise ValueError(
             'pairing must be "half" (coordinates i and i + r/2) or "interleaved" (neighbours), got '
             f"{pairing!r}"
@@ -590,7 +590,7 @@ def _require_rotation(
             "positions must have the shape (t,) or (b, t) beside x (b, h, t, d), got positions "
             f"{shape} and x {tuple(x.shape)}"
         )
-    d = x.shape[-1]
+    d, base = x.shape[-1], require.positive("base", base)
     if frequencies is None:
         _require_width(d, "d", "; with frequencies=... the first r coordinates turn")
         return rotary_frequencies(d, base=base)
@@ -602,28 +602,30 @@ def _require_rotation(
             f"r/2 frequencies turn r coordinates, and r must be at most d, got "
             f"r={2 * len(frequencies)} and d={d}"
         )
-    if not frequencies.isfinite().all():
-        raise ValueError(f"frequencies must be finite, got {frequencies.tolist()}")
     return frequencies
 
 
 def _require_positions(positions: Tensor) -> None:
     if not isinstance(positions, Tensor) or positions.dtype not in _INTEGERS:
+        kind = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
         raise TypeError(
-            f"positions must be a tensor of signed integers, got {_kind(positions)}; for a boolean "
-            "mask write padded_positions(is_token)"
+            f"positions must be a tensor of signed integers, got {kind}; for a boolean mask write "
+            "padded_positions(is_token)"
         )
+    if positions.is_meta:  # a shape without numbers
+        return
     if positions.numel() and (lowest := int(positions.min())) < 0:
         raise ValueError(f"positions must be at least 0, got {lowest}")
 
 
-def _require_width(width: int, letter: str = "width", advice: str = "") -> None:
-    _require_integer(letter, width)
+def _require_width(width: int, letter: str = "width", advice: str = "") -> int:
+    width = require.integer(letter, width)
     if width < 2 or width % 2:
         raise ValueError(
             f"{letter} must be even and at least 2, because coordinates turn in pairs, got "
             f"{letter}={width}{advice}"
         )
+    return width
 
 
 def _require_frequencies(frequencies: Tensor) -> None:
@@ -633,21 +635,8 @@ def _require_frequencies(frequencies: Tensor) -> None:
             f"frequencies must have one axis, one for each pair of coordinates, got shape "
             f"{tuple(frequencies.shape)}"
         )
-
-
-def _require_is_token(is_token: Tensor) -> None:
-    if not isinstance(is_token, Tensor) or is_token.dtype != torch.bool:
-        raise TypeError(
-            f"is_token must be a boolean tensor, True = token, got {_kind(is_token)}; for tokens "
-            "write tokens != pad_id"
-        )
-    if is_token.ndim != 2:
-        raise ValueError(f"is_token must have axes (b, s), got shape {tuple(is_token.shape)}")
-
-
-def _require_floating(name: str, x: Tensor) -> None:
-    if not isinstance(x, Tensor) or x.dtype not in FLOATING:
-        raise TypeError(f"{name} must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(x)}")
+    if not frequencies.is_meta and not frequencies.isfinite().all():
+        raise ValueError(f"frequencies must be finite, got {frequencies.tolist()}")
 
 
 def _floating_or_default(dtype: torch.dtype | None) -> torch.dtype:
@@ -655,20 +644,3 @@ def _floating_or_default(dtype: torch.dtype | None) -> torch.dtype:
     if dtype not in FLOATING:
         raise TypeError(f"dtype must be one of fp16, bf16, fp32, fp64, got {dtype}")
     return dtype
-
-
-def _require_finite(name: str, value: Real) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {_kind(value)}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {name}={value}")
-
-
-def _require_positive(name: str, value: Real) -> None:
-    _require_finite(name, value)
-    if value <= 0:
-        raise ValueError(f"{name} must be above 0, got {name}={value}")
-
-
-def _kind(x: object) -> str:
-    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__

@@ -11,25 +11,30 @@ of bytes has tokens, and those tokens give it back.
 """
 
 import json
-import operator
 import os
 import re
-import tempfile
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, SupportsIndex
 
 from attnlib.byte_pairs import Pair, apply_merges, learn_merges
 from attnlib.merge_progress import merge_progress
 from attnlib.pre_tokens import check_pattern, find_all, pre_tokens
+from attnlib.require import integer
+from attnlib.token_checks import check_text, list_of_ids
 
 __all__ = ["BytePairTokenizer"]
 
 _FORMAT = "attnlib byte-pair tokenizer 1"
 _BYTES = tuple(bytes([b]) for b in range(256))
 _SPECIAL = ("refuse", "encode", "as text")
+# Every id up to the largest has a place in a saved file and a row in an embedding.
+_LARGEST_ID = (1 << 24) - 1
+# A file of forty merges, each of the last token with itself, would make a token of a terabyte.
+_MOST_BYTES_OF_A_FILE = 1 << 28
 
 
 class BytePairTokenizer:
@@ -99,18 +104,24 @@ class BytePairTokenizer:
                 training takes more than a second.
 
         Raises:
-            TypeError: If the text is no string or vocab_size no integer.
-            ValueError: If vocab_size is too small, the pattern is unknown, the text holds a lone
-                surrogate, or a special token is empty or given twice.
+            TypeError: If the text is no string, vocab_size no integer, or special_tokens no
+                sequence of strings.
+            ValueError: If vocab_size is too small, the pattern is unknown, the text or a special
+                token holds a lone surrogate, or a special token is empty or given twice.
 
         Example:
             >>> BytePairTokenizer.train("aaab ab", 300).merges
             [(97, 98), (32, 256), (97, 97), (258, 256)]
         """
-        _check_text(text)
+        check_text(text)
         check_pattern(pattern)
+        if isinstance(special_tokens, str) or not isinstance(special_tokens, Sequence):
+            raise TypeError(
+                "special_tokens must be a sequence of texts, in the order of their ids; "
+                f"got {special_tokens!r}"
+            )
         _check_texts_of_specials(special_tokens)
-        vocab_size = _integer("vocab_size", vocab_size)
+        vocab_size = integer("vocab_size", vocab_size)
         n_merges = vocab_size - 256 - len(special_tokens)
         if n_merges < 0:
             raise ValueError(
@@ -144,11 +155,11 @@ class BytePairTokenizer:
     @classmethod
     def from_merges(
         cls,
-        vocabulary: Mapping[bytes, int],
+        vocabulary: Mapping[bytes, SupportsIndex],
         merges: Sequence[tuple[bytes, bytes]],
         *,
         pattern: str | None,
-        special_tokens: Mapping[str, int] | None = None,
+        special_tokens: Mapping[str, SupportsIndex] | None = None,
     ) -> "BytePairTokenizer":
         r"""Build a tokenizer from its tokens and its merges in rank order, as GPT-2's is published.
 
@@ -156,14 +167,14 @@ class BytePairTokenizer:
         be encoded; some published vocabularies lack a few.
 
         Args:
-            vocabulary: The id of each token, without the special tokens.
+            vocabulary: The id of each token, without the special tokens; ids are below 2²⁴.
             merges: Pairs of tokens; what they make must be a token, too.
             pattern: How the text is cut into pre-tokens, as in `train`.
             special_tokens: The id of each special token.
 
         Raises:
-            TypeError: If tokens are not bytes or ids not integers.
-            ValueError: If an id is negative or given twice, a merge names or makes what is no
+            TypeError: If tokens are not bytes, ids not integers, or merges not pairs of tokens.
+            ValueError: If an id is out of range or given twice, a merge names or makes what is no
                 token, a merge is given twice, or a special token is empty.
 
         Example:
@@ -173,11 +184,10 @@ class BytePairTokenizer:
             [9, 3, 7]
         """
         check_pattern(pattern)
-        special_tokens = {} if special_tokens is None else dict(special_tokens)
-        tokens = _checked_tokens(vocabulary, special_tokens)
+        vocabulary, special_tokens = _with_plain_ids(vocabulary, special_tokens)
         rank_of: dict[Pair, int] = {}
         made = []
-        for rank, (left, right) in enumerate(merges):
+        for rank, (left, right) in enumerate(_pairs_of_bytes(merges)):
             for token in (left, right, left + right):
                 if token not in vocabulary:
                     raise ValueError(
@@ -194,7 +204,7 @@ class BytePairTokenizer:
         return cls(
             kind="merges",
             pattern=pattern,
-            tokens=tokens,
+            tokens={i: token for token, i in vocabulary.items()},
             rank_of=rank_of,
             made=made,
             special_tokens=special_tokens,
@@ -203,10 +213,10 @@ class BytePairTokenizer:
     @classmethod
     def from_ranks(
         cls,
-        ranks: Mapping[bytes, int],
+        ranks: Mapping[bytes, SupportsIndex],
         *,
         pattern: str | None,
-        special_tokens: Mapping[str, int] | None = None,
+        special_tokens: Mapping[str, SupportsIndex] | None = None,
     ) -> "BytePairTokenizer":
         r"""Build a tokenizer from ranks alone, as tiktoken's vocabularies are published.
 
@@ -214,13 +224,13 @@ class BytePairTokenizer:
         a token. A pre-token that is a token is taken whole.
 
         Args:
-            ranks: The id of each token, without the special tokens.
+            ranks: The id of each token, without the special tokens; ids are below 2²⁴.
             pattern: How the text is cut into pre-tokens, as in `train`.
             special_tokens: The id of each special token.
 
         Raises:
             TypeError: If tokens are not bytes or ids not integers.
-            ValueError: If an id is negative or given twice, or a special token is empty.
+            ValueError: If an id is out of range or given twice, or a special token is empty.
 
         Example:
             >>> ranks = {b"a": 0, b"b": 1, b"ab": 2, b"ba": 3}
@@ -228,8 +238,7 @@ class BytePairTokenizer:
             [2, 3]
         """
         check_pattern(pattern)
-        special_tokens = {} if special_tokens is None else dict(special_tokens)
-        tokens = _checked_tokens(ranks, special_tokens)
+        ranks, special_tokens = _with_plain_ids(ranks, special_tokens)
         rank_of: dict[Pair, int] = {}
         id_of = ranks.get
         for token, rank in ranks.items():
@@ -240,15 +249,18 @@ class BytePairTokenizer:
         return cls(
             kind="ranks",
             pattern=pattern,
-            tokens=tokens,
+            tokens={i: token for token, i in ranks.items()},
             rank_of=rank_of,
-            made=range(max(tokens, default=-1) + 1),
+            made=range(max(ranks.values(), default=-1) + 1),
             special_tokens=special_tokens,
         )
 
     @classmethod
     def published(cls, name: str) -> "BytePairTokenizer":
         r"""Load the tokenizer of a published model, which ships with attnlib.
+
+        Its tokens are those of tiktoken or tokenizers, but for characters that the Unicode of the
+        installed package regex knows and theirs does not: a new letter is a symbol to the older.
 
         Args:
             name: "gpt-2", "cl100k" (GPT-4) or "smollm2".
@@ -272,6 +284,7 @@ class BytePairTokenizer:
             n: From 0, which leaves the bytes, to the number of merges.
 
         Raises:
+            TypeError: If n is no integer.
             ValueError: If the tokenizer was not trained, or does not have so many merges.
 
         Example:
@@ -281,7 +294,7 @@ class BytePairTokenizer:
         """
         if self._kind != "trained":
             raise ValueError("with_merges is for trained tokenizers; this one was published")
-        n = _integer("n", n)
+        n = integer("n", n)
         if not 0 <= n <= len(self._made):
             raise ValueError(f"n must be between 0 and {len(self._made)} merges, got {n}")
         return self._trained(self.merges[:n], self._pattern, self._special_tokens)
@@ -337,7 +350,7 @@ class BytePairTokenizer:
             >>> BytePairTokenizer.train("", 256).pre_tokens("to be, or")
             ['to', ' be', ',', ' or']
         """
-        _check_text(text)
+        check_text(text)
         return self._find_all(text)
 
     def encode(self, text: str, *, special: str = "refuse") -> list[int]:
@@ -359,7 +372,7 @@ class BytePairTokenizer:
             >>> tokenizer.encode("no<|end|>", special="encode")
             [110, 111, 256]
         """
-        _check_text(text)
+        check_text(text)
         if special not in _SPECIAL:
             known = ", ".join(map(repr, _SPECIAL))
             raise ValueError(f"special must be one of {known}; got {special!r}")
@@ -442,26 +455,21 @@ class BytePairTokenizer:
             ids: Integers, in a list, an array or a tensor of one axis.
 
         Raises:
-            TypeError: If ids are not integers.
+            TypeError: If ids are not integers, or stand in bytes, a set or a dictionary.
             ValueError: If there is no token of that id.
 
         Example:
             >>> BytePairTokenizer.train("", 256).decode_bytes([195, 169, 10])
             b'\xc3\xa9\n'
         """
-        ids = ids.tolist() if hasattr(ids, "tolist") else ids
-        if isinstance(ids, str | int) or not isinstance(ids, Iterable):
-            raise TypeError(f"ids must be a sequence of integers, got {ids!r}")
-        ids = list(ids)
-        if not set(map(type, ids)) <= {int}:
-            ids = [_integer("an id", i) for i in ids]
+        ids = list_of_ids(ids)
         try:
             return b"".join(map(self._bytes_of.__getitem__, ids))
         except KeyError as error:
             at = ids.index(error.args[0])
             raise ValueError(
                 f"every id must be that of a token, and there is none of id {ids[at]} at position "
-                f"{at}; the ids go from 0 to {self.vocab_size - 1}"
+                f"{at}; the largest id is {self.vocab_size - 1}"
             ) from None
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
@@ -485,23 +493,29 @@ class BytePairTokenizer:
     def save(self, path: str | os.PathLike) -> None:
         """Write the tokenizer as JSON, whole or not at all.
 
+        Raises:
+            OSError: If the file cannot be written.
+            ValueError: If the path is that of a folder or of a device.
+
         Example:
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     path = Path(folder) / "tokenizer.json"
-            ...     BytePairTokenizer.train("ha ha", 257).save(path)
-            ...     BytePairTokenizer.load(path).merges
+            >>> from tempfile import TemporaryDirectory
+            >>> with TemporaryDirectory() as folder:
+            ...     BytePairTokenizer.train("ha ha", 257).save(f"{folder}/tokenizer.json")
+            ...     BytePairTokenizer.load(f"{folder}/tokenizer.json").merges
             [(104, 97)]
         """
-        path = Path(path)
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        path = Path(path).resolve()  # what a link names is written, and the link stays
+        if path.exists() and not path.is_file():
+            raise ValueError(f"path must be that of a file, but {path} is a folder or a device")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {path.parent} to save {path.name} in")
+        beside = path.with_name(f".{secrets.token_hex(8)}")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with open(beside, "xb") as file:
                 file.write(self._to_json())
-            # a temporary file is its owner's alone; a saved one is as any file is here
-            os.chmod(beside, 0o666 & ~_umask())
             os.replace(beside, path)
         finally:
-            Path(beside).unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "BytePairTokenizer":
@@ -513,7 +527,11 @@ class BytePairTokenizer:
         """
         return cls._from_json(Path(path).read_bytes(), str(path))
 
-    def _to_json(self) -> str:
+    def __reduce__(self) -> tuple:
+        """A copy, or what another process gets, is made of what `save` writes."""
+        return type(self)._from_json, (self._to_json(), "the pickle")
+
+    def _to_json(self) -> bytes:
         content: dict[str, Any] = {
             "format": _FORMAT,
             "kind": self._kind,
@@ -529,7 +547,7 @@ class BytePairTokenizer:
             ]
         if self._kind != "ranks":
             content["merges"] = [list(pair) for pair in self._rank_of]
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
+        return (json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def _from_json(cls, content: bytes, where: str) -> "BytePairTokenizer":
@@ -538,7 +556,7 @@ class BytePairTokenizer:
             if parts["format"] != _FORMAT:
                 raise ValueError(f"its format is {parts['format']!r}, expected {_FORMAT!r}")
             return cls._from_parts(parts)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"{where} holds no tokenizer that `save` wrote: {type(error).__name__}: {error}"
             ) from None
@@ -550,13 +568,19 @@ class BytePairTokenizer:
             check_pattern(pattern)
             _check_texts_of_specials(list(special_tokens))
             merges = [(left, right) for left, right in parts["merges"]]
+            lengths = [1] * 256
             for i, pair in enumerate(merges):
-                if not all(isinstance(x, int) and 0 <= x < 256 + i for x in pair):
+                if not all(type(x) is int and 0 <= x < 256 + i for x in pair):
                     raise ValueError(f"merge {i} is {pair}, of tokens that are not there yet")
+                lengths.append(sum(lengths[x] for x in pair))
+            if (n_bytes := sum(lengths)) > _MOST_BYTES_OF_A_FILE:
+                raise ValueError(f"its tokens would have {n_bytes:,} bytes")
             tokenizer = cls._trained(merges, pattern, special_tokens)
             if tokenizer.special_tokens != special_tokens or len(tokenizer.merges) != len(merges):
                 raise ValueError("a merge is there twice, or the special tokens are not the last")
             return tokenizer
+        if not isinstance(parts["tokens"], list):
+            raise ValueError("its tokens are no list")
         tokens = [None if t is None else t.encode("latin-1") for t in parts["tokens"]]
         vocabulary = {token: i for i, token in enumerate(tokens) if token is not None}
         if len(vocabulary) != len(tokens) - tokens.count(None):
@@ -565,7 +589,7 @@ class BytePairTokenizer:
             return cls.from_ranks(vocabulary, pattern=pattern, special_tokens=special_tokens)
         if kind != "merges":
             raise ValueError(f"its kind is {kind!r}")
-        if not all(isinstance(i, int) and i >= 0 for pair in parts["merges"] for i in pair):
+        if not all(type(i) is int and i >= 0 for pair in parts["merges"] for i in pair):
             raise ValueError("a merge must be two ids of tokens")
         merges = [(tokens[left], tokens[right]) for left, right in parts["merges"]]
         return cls.from_merges(vocabulary, merges, pattern=pattern, special_tokens=special_tokens)
@@ -575,11 +599,12 @@ class _Known(dict):
     """The tokens of pre-tokens met before, since a text repeats its words.
 
     It holds at most so many pieces of at most so many characters, and starts afresh when full, so
-    that no text makes it grow without bound.
+    that no text makes it grow without bound. Hardly a word is longer, and what is longer, as a
+    sentence of Chinese, hardly comes twice.
     """
 
     MOST_PIECES = 1 << 16
-    LONGEST = 64
+    LONGEST = 24
 
     def __init__(self, encode_piece: Callable[[str], list[int]]):
         super().__init__()
@@ -611,33 +636,9 @@ def _parts(text: str, special_tokens: Iterable[str]) -> Iterator[tuple[str, str 
 # --- refusals -----------------------------------------------------------------------------
 
 
-def _check_text(text: Any) -> None:
-    if not isinstance(text, str):
-        hint = "; encode_bytes takes bytes" if isinstance(text, bytes) else ""
-        raise TypeError(f"text must be a string, got {type(text).__name__}{hint}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"text must hold no lone surrogate, got {text[error.start]!r} at position "
-            f"{error.start}; no UTF-8 can hold it"
-        ) from None
-
-
-def _integer(name: str, x: Any) -> int:
-    try:
-        if isinstance(x, bool):
-            raise TypeError
-        return operator.index(x)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {x!r}") from None
-
-
 def _check_texts_of_specials(special_tokens: Sequence[str]) -> None:
-    if isinstance(special_tokens, str):
-        raise TypeError(f"special_tokens must be a sequence of texts, got {special_tokens!r}")
     for token in special_tokens:
-        _check_text(token)
+        check_text(token, "a special token")
         if not token:
             raise ValueError("a special token must not be empty: it would be everywhere")
     if len(set(special_tokens)) != len(special_tokens):
@@ -645,31 +646,43 @@ def _check_texts_of_specials(special_tokens: Sequence[str]) -> None:
         raise ValueError(f"a special token must be given once, but {twice!r} is there twice")
 
 
-def _checked_tokens(
-    vocabulary: Mapping[bytes, int], special_tokens: Mapping[str, int]
-) -> dict[int, bytes]:
-    """The token of each id, where nothing is wrong with either."""
+def _with_plain_ids(
+    vocabulary: Mapping[bytes, SupportsIndex], special_tokens: Mapping[str, SupportsIndex] | None
+) -> tuple[dict[bytes, int], dict[str, int]]:
+    """Both tables, their ids as Python's own integers, where nothing is wrong with them."""
+    special_tokens = {} if special_tokens is None else special_tokens
+    for name, given in (("the vocabulary", vocabulary), ("special_tokens", special_tokens)):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{name} must be a mapping from tokens to ids, got {given!r:.60}")
     _check_texts_of_specials(list(special_tokens))
-    token_of: dict[int, Any] = {}
-    for token, i in chain(vocabulary.items(), special_tokens.items()):
-        if not isinstance(token, bytes) and token not in special_tokens:
+    for token in vocabulary:
+        if not isinstance(token, bytes):
             raise TypeError(f"a token must be bytes, got {token!r}")
         if not token:
             raise ValueError("a token must not be empty: nothing would encode to it")
-        if _integer(f"the id of {token!r}", i) < 0:
-            raise ValueError(f"an id must not be negative, got {i} for {token!r}")
-        if i in token_of:
-            _refuse_shared_id(i, token_of[i], token)
-        token_of[i] = token
-    return {i: token for token, i in vocabulary.items()}
+    plain, plain_special = (
+        {token: integer(f"the id of {token!r}", i) for token, i in table.items()}
+        for table in (vocabulary, special_tokens)
+    )
+    token_of: dict[int, bytes | str] = {}
+    for token, i in chain(plain.items(), plain_special.items()):
+        if not 0 <= i <= _LARGEST_ID:
+            raise ValueError(f"an id must be from 0 to {_LARGEST_ID}, got {i} for {token!r}")
+        if token_of.setdefault(i, token) is not token:
+            raise ValueError(
+                f"an id must belong to one token, but {token_of[i]!r} and {token!r} both have {i}"
+            )
+    return plain, plain_special
 
 
-def _refuse_shared_id(i: int, first: bytes | str, second: bytes | str) -> NoReturn:
-    raise ValueError(f"an id must belong to one token, but {first!r} and {second!r} both have {i}")
-
-
-def _umask() -> int:
-    """The mode that new files get; reading it means setting it for a moment."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _pairs_of_bytes(merges: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    if isinstance(merges, str | bytes) or not isinstance(merges, Iterable):
+        raise TypeError(f"merges must be pairs of tokens, got {merges!r:.60}")
+    merges = list(merges)
+    for rank, merge in enumerate(merges):
+        pair = isinstance(merge, tuple | list) and len(merge) == 2
+        if not pair or not all(isinstance(token, bytes) for token in merge):
+            raise TypeError(
+                f"a merge must be a pair of tokens, as bytes; merge {rank} is {merge!r}"
+            )
+    return merges

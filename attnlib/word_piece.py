@@ -13,6 +13,9 @@ import unicodedata
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import SupportsIndex
 
+from attnlib.require import integer
+from attnlib.token_checks import check_text, list_of_ids
+
 __all__ = ["WordPieceTokenizer", "word_piece", "words_of"]
 
 _LONGEST_WORD = 100  # BERT calls a longer word unknown
@@ -44,7 +47,7 @@ def word_piece(word: str, vocabulary: Container[str], *, unknown: str = "[UNK]")
         The pieces; none for an empty word.
 
     Raises:
-        TypeError: If the word is no string.
+        TypeError: If the word is no string, or the vocabulary nothing that holds pieces.
 
     Example:
         >>> word_piece("tokens", {"to", "token", "##ken", "##s"})
@@ -54,6 +57,12 @@ def word_piece(word: str, vocabulary: Container[str], *, unknown: str = "[UNK]")
     """
     if not isinstance(word, str):
         raise TypeError(f"word must be a string, got {word!r}")
+    # of a string, "in" asks for a part; an iterator is used up by the first question
+    if isinstance(vocabulary, str) or not isinstance(vocabulary, Container):
+        raise TypeError(
+            "vocabulary must be a set, a list or a mapping of pieces, got "
+            f"{type(vocabulary).__name__}"
+        )
     pieces, start = [], 0
     while start < len(word):
         mark = "##" if start else ""
@@ -70,12 +79,18 @@ def words_of(text: str) -> list[str]:
     r"""Normalise a text as BERT's uncased models do, and cut it into words and punctuation.
 
     Control characters go, accents too (the marks of Unicode's form NFD), capitals become small,
-    and every mark of punctuation and every Chinese character is a word of its own.
+    and every mark of punctuation and every Chinese character is a word of its own. Which characters
+    are which is decided by the Unicode of this Python, as in BERT's code.
+
+    Raises:
+        TypeError: If the text is no string.
 
     Example:
         >>> words_of("The naïve  Ångström, in 東京!")
         ['the', 'naive', 'angstrom', ',', 'in', '東', '京', '!']
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string, got {type(text).__name__}")
     decomposed = unicodedata.normalize("NFD", text.translate(_BEFORE))
     return decomposed.translate(_AFTER).split()
 
@@ -108,7 +123,8 @@ def _without_marks_and_capitals(c: str) -> str:
 
 
 def _is_control(c: str) -> bool:
-    return c == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(c).startswith("C")
+    """Codes that no character has yet (category Cn) are kept, and make their word unknown."""
+    return c == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(c) in ("Cc", "Cf", "Co", "Cs")
 
 
 def _is_chinese(c: str) -> bool:
@@ -133,7 +149,8 @@ class WordPieceTokenizer:
         vocabulary: The id of each piece; "[CLS]", "[SEP]" and "[UNK]" must be among them.
 
     Raises:
-        ValueError: If one of these is missing, or an id belongs to two pieces.
+        TypeError: If the vocabulary is no mapping from strings to integers.
+        ValueError: If one of these is missing, or an id is negative or belongs to two pieces.
 
     Example:
         >>> pieces = ["[UNK]", "[CLS]", "[SEP]", "to", "##ken", "##s", "!"]
@@ -147,7 +164,13 @@ class WordPieceTokenizer:
     """
 
     def __init__(self, vocabulary: Mapping[str, int]):
-        self._ids = dict(vocabulary)
+        if not isinstance(vocabulary, Mapping):
+            raise TypeError(
+                f"the vocabulary must be a mapping from pieces to ids, got {vocabulary!r:.60}"
+            )
+        for piece in vocabulary:
+            check_text(piece, "a piece")
+        self._ids = {piece: integer(f"the id of {piece!r}", i) for piece, i in vocabulary.items()}
         self._pieces = {i: piece for piece, i in self._ids.items()}
         missing = [piece for piece in ("[CLS]", "[SEP]", "[UNK]") if piece not in self._ids]
         if missing:
@@ -155,6 +178,8 @@ class WordPieceTokenizer:
         if len(self._pieces) != len(self._ids):
             shared = next(i for piece, i in self._ids.items() if self._pieces[i] != piece)
             raise ValueError(f"an id must belong to one piece, but several have {shared}")
+        if min(self._pieces) < 0:
+            raise ValueError(f"an id must not be negative, got {min(self._pieces)}")
 
     @property
     def vocab_size(self) -> int:
@@ -163,8 +188,6 @@ class WordPieceTokenizer:
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text, without [CLS] and [SEP]."""
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a string, got {type(text).__name__}")
         return [
             piece
             for word in words_of(text)
@@ -181,9 +204,10 @@ class WordPieceTokenizer:
         [CLS], [SEP] and [PAD] are left out.
 
         Raises:
+            TypeError: If ids are not integers in a sequence.
             ValueError: If there is no piece of that id.
         """
-        ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+        ids = list_of_ids(ids)
         unknown = [i for i in ids if i not in self._pieces]
         if unknown:
             raise ValueError(f"every id must be that of a piece, and there is none of {unknown}")

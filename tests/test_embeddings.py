@@ -131,6 +131,22 @@ def test_two_words_that_only_meet_each_other_are_twice_as_likely_as_by_chance():
     close(positive_pmi(np.array([[0, 5], [5, 0]])), np.log(2) * np.array([[0, 1], [1, 0]]))
 
 
+@given(seed=st.integers(0, 2**16), columnwise=st.booleans())
+def test_surprise_is_symmetric_to_the_last_digit_where_the_counts_are(seed, columnwise):
+    weights = np.random.default_rng(seed).random((40, 40))
+    counts = np.asarray(weights + weights.T, order="F" if columnwise else "C")
+    surprise = positive_pmi(counts)
+    np.testing.assert_array_equal(surprise, surprise.T)
+
+
+@pytest.mark.parametrize("unit", [1e-320, 1e-200, 1e200, 2.0**1020])
+def test_surprise_does_not_depend_on_the_unit_of_the_counts(unit):
+    counts = np.array([[7.0, 1.0, 0.0], [1.0, 2.0, 5.0]])
+    # a subnormal number keeps only some of its digits: here a whole number of steps of 5e-324
+    atol = 1e-3 if unit < 1e-300 else 1e-14
+    np.testing.assert_allclose(positive_pmi(counts * unit), positive_pmi(counts), rtol=0, atol=atol)
+
+
 # --- singular vectors ---------------------------------------------------------------------
 
 
@@ -234,6 +250,15 @@ def test_of_equal_cosines_the_lower_row_comes_first():
 
 
 @given(seed=st.integers(0, 2**16))
+def test_equal_rows_have_equal_cosines_wherever_they_stand(seed):
+    rows = np.random.default_rng(seed).normal(size=(3, 17))
+    vectors = rows[[0, 1, 1, 2, 1, 1, 2]]
+    indices, similar = nearest(vectors, 0, 6)
+    assert indices.tolist() in ([1, 2, 4, 5, 3, 6], [3, 6, 1, 2, 4, 5])
+    assert len(set(similar.tolist())) == 2
+
+
+@given(seed=st.integers(0, 2**16))
 def test_neighbours_do_not_depend_on_lengths_and_rotations(seed):
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(V, M))
@@ -287,7 +312,14 @@ def test_what_is_left_has_no_mean_and_none_of_the_leading_directions(seed, n):
     close(left.mean(0), 0)
     before = np.linalg.svd(vectors - vectors.mean(0), compute_uv=False)
     after = np.linalg.svd(left, compute_uv=False)
-    np.testing.assert_allclose(after, [*before[n:], *[0.0] * n], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(after, [*before[n:], *[0.0] * n], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_the_leading_direction_is_found_whatever_the_unit(unit):
+    vectors = np.array([[3.0, 0.5], [-3.0, 0.5], [0.0, -1.0]])
+    left = remove_top_directions(unit * vectors, 1) / unit
+    close(left, vectors * [0, 1])
 
 
 def test_taking_off_nothing_but_the_mean_keeps_all_differences():

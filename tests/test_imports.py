@@ -13,11 +13,13 @@ PACKAGE = Path(attnlib.__file__).parent
 
 # The modules in the order of the design: each imports only modules that stand before it.
 ORDER = [
+    ["require"],
     ["axes"],
     ["definitions"],
     ["softmax"],
     ["masks"],
     ["positions"],
+    ["token_checks"],
     ["word_piece"],
     ["attention"],
     ["latent"],

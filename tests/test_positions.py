@@ -315,6 +315,35 @@ def test_tensors_need_not_lie_in_order_in_memory(pairing):
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("r", [0, 4, D])
+def test_the_result_is_a_tensor_of_its_own(pairing, r):
+    x = random(T, D)
+    before = x.clone()
+    turned = rotate(x, at(0), pairing=pairing, frequencies=rotary_frequencies(D)[: r // 2])
+    assert torch.equal(turned, before)  # nothing turns at position 0
+    turned.zero_()
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_where_batch_heads_and_targets_are_as_many_rows_belong_to_the_batch(pairing):
+    x, positions = random(2, 2, 2, D), torch.tensor([[0, 1], [5, 9]])
+    turned = rotate(x, positions, pairing=pairing)
+    for b in range(2):
+        assert_equal(turned[b], rotate(x[b], positions[b], pairing=pairing), atol=0)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_shapes_are_known_without_numbers(pairing):
+    x, positions = torch.empty(B, H, T, D, device="meta"), torch.empty(B, T, device="meta").long()
+    options = {"pairing": pairing, "frequencies": torch.empty(D // 2 - 1, device="meta")}
+    for turned in (rotate(x, positions, pairing=pairing), rotate(x, positions, **options)):
+        assert (turned.shape, turned.device) == (x.shape, x.device)
+    assert rotate(x, torch.arange(T), pairing=pairing).shape == x.shape
+    assert tuple(sinusoidal_encoding(positions, M).shape) == (B, T, M)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_far_positions_are_right_in_every_dtype(pairing, dtype):
     positions = torch.tensor([0, 1, 4_097, 100_000, 1_000_003])
@@ -349,6 +378,7 @@ def test_gradients_are_those_of_finite_differences(pairing, r):
         return rotate(x, positions, pairing=pairing, frequencies=frequencies)
 
     assert torch.autograd.gradcheck(turn, (x,))
+    assert torch.autograd.gradgradcheck(lambda x: turn(x) ** 2, (x,))
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -525,6 +555,15 @@ def test_yarn_keeps_the_fast_pairs_and_slows_the_slow_ones(width, base, factor, 
     assert (ratio.diff() >= -1e-12).all()  # the slower a pair, the more it is slowed down
     if factor == 1.0:
         assert_equal(slower, trained, atol=1e-15)
+
+
+def test_yarn_keeps_all_pairs_but_those_behind_a_ramp_of_no_length():
+    # 128·ln(10⁹/2πβ)/ln 10⁴ is beyond the last pair for both limits: all pairs make many turns
+    kept = yarn_frequencies(256, factor=8.0, original_length=10**9)
+    assert_equal(kept, rotary_frequencies(256), atol=0)
+    # one token holds no turn at all: the ramp would end before it begins, at pair 0
+    slowed = yarn_frequencies(256, factor=8.0, original_length=1)
+    assert_equal(slowed[1:], rotary_frequencies(256)[1:] / 8, atol=1e-16)
 
 
 def test_yarns_factor_is_that_of_deepseek_v2():
@@ -716,11 +755,15 @@ def assert_turned(pairs, pairing: str, **options) -> None:
         assert_equal(ours, theirs, atol=angle_atol(x))
 
 
-def llama(**rope):
+def llama(d: int = 32, **rope):
     from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmbedding
 
     config = LlamaConfig(
-        hidden_size=64, num_attention_heads=2, head_dim=32, rope_parameters={**rope}
+        hidden_size=2 * d,
+        num_attention_heads=2,
+        head_dim=d,
+        max_position_embeddings=10**8,
+        rope_parameters={**rope},
     )
     return LlamaRotaryEmbedding(config)
 
@@ -830,6 +873,27 @@ def test_yarn_without_mscale_multiplies_queries_and_keys():
     factor = yarn_attention_factor(16.0)
     pairs = [(x, y / factor) for x, y in turned_by_halves(embedding, d=32)]
     assert_turned(pairs, "half", frequencies=frequencies)
+
+
+@pytest.mark.parametrize("width", [8, 64, 128])
+@pytest.mark.parametrize("base,length", [(100.0, 500), (1e4, 4096), (5e5, 10**6)])
+@pytest.mark.parametrize("factor", [1.0, 1.5, 40.0])
+@pytest.mark.parametrize("fast,slow", [(32.0, 1.0), (2.0, 1.0), (4.0, 3.9), (50.0, 0.3)])
+def test_yarn_is_that_of_transformers_wherever_its_ramp_begins_before_it_ends(
+    width, base, length, factor, fast, slow
+):
+    embedding = llama(
+        d=width,
+        rope_type="yarn",
+        rope_theta=base,
+        factor=factor,
+        original_max_position_embeddings=length,
+        beta_fast=fast,
+        beta_slow=slow,
+    )
+    options = {"factor": factor, "original_length": length, "beta_fast": fast, "beta_slow": slow}
+    same_frequencies(yarn_frequencies(width, base=base, **options), embedding.inv_freq)
+    assert embedding.attention_scaling == pytest.approx(yarn_attention_factor(factor), rel=1e-14)
 
 
 def test_gptj_turns_the_first_neighbours_only():

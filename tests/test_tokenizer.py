@@ -3,9 +3,11 @@
 tests/refusals/test_tokenizer_parity.py compares with tiktoken and tokenizers on what was published.
 """
 
+import copy
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -415,6 +417,45 @@ KINDS = {
         SMALL_RANKS, [(b"a", b"b")], pattern="smollm2", special_tokens={"<e>": 7, "<f>": 8}
     ),
 }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_and_what_another_process_gets_encode_alike(kind):
+    tokenizer, text = KINDS[kind], "ab abab"
+    ids = tokenizer.encode(text)
+    for again in (pickle.loads(pickle.dumps(tokenizer)), copy.copy(tokenizer)):
+        assert again.encode(text) == ids
+        assert again.tokens == tokenizer.tokens
+    # what is known of texts stays here
+    assert len(pickle.dumps(train("the then " * 9, 260))) < 1000
+
+
+def test_ids_of_numpy_and_torch_become_plain_integers(tmp_path):
+    for number in (np.int64, torch.tensor):
+        vocabulary = {b"a": number(7), b"b": number(3), b"ab": number(9)}
+        special = {"<x>": number(20)}
+        for tokenizer in (
+            BytePairTokenizer.from_ranks(vocabulary, pattern=None, special_tokens=special),
+            BytePairTokenizer.from_merges(
+                vocabulary, [(b"a", b"b")], pattern=None, special_tokens=special
+            ),
+        ):
+            ids = tokenizer.encode("abba<x>", special="encode")
+            assert ids == [9, 3, 7, 20]
+            assert set(map(type, [*ids, *tokenizer.tokens])) == {int}
+            tokenizer.save(tmp_path / "t.json")
+            assert BytePairTokenizer.load(tmp_path / "t.json").encode("abba") == [9, 3, 7]
+
+
+def test_a_file_is_the_same_on_every_system_and_may_be_named_by_a_link(tmp_path):
+    path = tmp_path / ("t" * 240 + ".json")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    CHAT.save(link)
+    assert link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", path.name]
+    assert path.read_bytes().count(b"\n") == 1
+    assert b"\r" not in path.read_bytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -71,6 +71,13 @@ def test_a_text_is_normalised_as_bert_does():
     assert words_of("x^2=$3") == ["x", "^", "2", "=", "$", "3"]
 
 
+def test_the_first_characters_of_unicode_are_what_they_are_to_tokenizers():
+    # U+0378 is a code that no character has; U+00AD and U+0300 are taken out
+    contexts = [f"a{chr(c)}b " for c in range(0x600)]
+    assert OURS.tokens("".join(contexts)) == THEIRS.encode("".join(contexts)).tokens
+    assert OURS.tokens("a\u0378b a\u00adb a\u0300b") == ["[UNK]", "ab", "ab"]
+
+
 def test_a_word_of_more_than_a_hundred_letters_is_unknown():
     vocabulary = VOCABULARY | {"##a": len(VOCABULARY)}
     for n, wanted in ((100, "abc"), (101, "[UNK]")):

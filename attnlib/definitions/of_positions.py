@@ -113,7 +113,7 @@ def alibi_bias(n_targets: int, n_sources: int, slope: float) -> Array:
     $$b_{ts} = -m\,|\bar t - s|.$$
 
     Example:
-        >>> alibi_bias(2, 3, 0.5) + 0.0
+        >>> alibi_bias(2, 3, 0.5)
         array([[-0.5,  0. , -0.5],
                [-1. , -0.5,  0. ]])
     """
@@ -121,7 +121,7 @@ def alibi_bias(n_targets: int, n_sources: int, slope: float) -> Array:
     for t in range(n_targets):
         position = t + n_sources - n_targets
         for s in range(n_sources):
-            bias[t, s] = -slope * abs(position - s)
+            bias[t, s] = slope * -abs(position - s)
     return bias
 
 

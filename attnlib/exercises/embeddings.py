@@ -196,7 +196,9 @@ _POSITIVE_PMI = Exercise(
         Case(
             about="a word that stands alone",
             arguments={
-                "counts": np.array([[3.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [1.0, 6.0, 5.0, 0]])
+                "counts": np.array(
+                    [[3.0, 1.0, 0.0, 2.0, 0.0], [0.0] * 5, [1.0, 6.0, 5.0, 0.0, 0.0]]
+                )
             },
         ),
     ),
@@ -257,6 +259,12 @@ def _neighbours(order: Callable, told: Callable | None = None, *, itself: bool =
     return find
 
 
+def _without_the_first(vectors: np.ndarray, index: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    cosines = _cosines(vectors, index)
+    closest = np.argsort(-cosines, kind="stable")[1 : n + 1]
+    return closest, cosines[closest]
+
+
 def _products(vectors: np.ndarray, index: int) -> np.ndarray:
     return vectors @ vectors[index]
 
@@ -300,11 +308,19 @@ _NEAREST = Exercise(
             3,
             3,
         ),
+        _neighbour_case(
+            "a row of the same direction",
+            np.array([[4.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 4.0], [-1.0, 0.0]]),
+            2,
+            2,
+        ),
     ),
     mistakes={
         "the word itself is among its neighbours: leave it out.": _neighbours(
             _cosines, itself=True
         ),
+        "right while no other row has the direction of the word: the first of the sorted rows need "
+        "not be the word itself. Leave the word out by its index.": _without_the_first,
         "that goes by the inner product, which favours long vectors: divide by both lengths.": (
             _neighbours(_products)
         ),

@@ -281,6 +281,7 @@ _ALIBI = Exercise(
         _bias_case("as many targets as sources", 4, 4, 0.5),
         _bias_case("a step with a cache", 2, 5, 0.25),
         _bias_case("one target", 1, 3, 2.0),
+        _bias_case("more targets than sources", 3, 2, 0.5),
     ),
     mistakes={
         "the sign is turned round: distance must cost something.": _bias(

@@ -37,6 +37,7 @@ _COUNT_PAIRS = ExactExercise(
         _ids_case("no two equal neighbours", [1, 2, 3, 1, 2, 1]),
         _ids_case("a run of three equal tokens", [7, 5, 5, 5, 6]),
         _ids_case("a run of four and one of five", [4] * 4 + [9] + [4] * 5),
+        _ids_case("ids of several digits", [1, 12, 11, 2, 300, 1, 12]),
         _ids_case("a single token", [8]),
         _ids_case("nothing", []),
     ),
@@ -108,11 +109,16 @@ _MERGE_PAIR = ExactExercise(
     cases=(
         _merge_case("a pair of two different tokens", [1, 2, 3, 2, 1, 2, 5], (1, 2)),
         _merge_case("the pair at the end", [3, 1, 2], (1, 2)),
+        _merge_case("ids of several digits", [1, 12, 11, 2, 300, 1, 12], (1, 12)),
         _merge_case("a run of three equal tokens", [7, 4, 4, 4, 6], (4, 4)),
         _merge_case("a pair that is not there", [2, 1, 1], (1, 2)),
         _merge_case("nothing", [], (1, 2)),
     ),
     mistakes={
+        "nothing is merged. A slice of a list is a list, so `ids[i : i + 2] == pair` is false even "
+        "where both hold the same; compare tuple(ids[i : i + 2]).": (
+            lambda ids, pair, new_id: list(ids)
+        ),
         "in a run of equal tokens, merge from the left: three of them become the new token and "
         "one.": _merge_from_the_right,
         "a token is used up by the merge it is in: three equal tokens hold one pair, not two.": (
@@ -314,6 +320,9 @@ _WORD_PIECE = ExactExercise(
         ),
         "WordPiece never goes back: if the longest piece leads nowhere, the word is unknown.": (
             _going_back
+        ),
+        "where some part is no piece the whole word is unknown: do not stop with what was found.": (
+            lambda word, vocabulary: [p for p in _unknown_rest(word, vocabulary) if p != "[UNK]"]
         ),
         "an unknown word is one piece, [UNK], not none.": (
             lambda word, vocabulary: [

@@ -2,7 +2,8 @@
 
 import { axes, linear, pointerPosition, pointList, set, svg } from "./chart.mjs";
 
-const VIEW = { left: 34, right: 346, top: 24, bottom: 148, width: 356, height: 186 };
+// About as many units as the narrow column of a page has pixels: the words keep their size.
+const VIEW = { left: 30, right: 290, top: 24, bottom: 134, width: 300, height: 172 };
 
 /** So many values from a to b in equal steps. */
 export function evenly([a, b], count) {

@@ -88,6 +88,7 @@ function wordBox({ words, change, shortId }) {
     name: "word",
     class: "attn-select",
     list: listId,
+    maxlength: 2 * limits.word_length[1], // it counts halves of characters
     autocomplete: "off",
     autocapitalize: "off",
     spellcheck: "false",
@@ -98,8 +99,9 @@ function wordBox({ words, change, shortId }) {
     .find((word) => words.includes(word));
   const complain = (isUnknown) => {
     box.setAttribute("aria-invalid", String(isUnknown));
+    const missed = box.value.trim() === "" ? "Type one" : `“${box.value}” is none`;
     setText(note, isUnknown
-      ? `“${box.value}” is none of the ${words.length} words; ${words[0]} or ${words.at(-1)} is one.`
+      ? `${missed} of the ${words.length} words, such as “${words[0]}” or “${words.at(-1)}”.`
       : "");
   };
   box.addEventListener("input", () => {
@@ -108,7 +110,11 @@ function wordBox({ words, change, shortId }) {
     const mayBecomeOne = words.some((other) => other.startsWith(box.value.trim()));
     complain(word === undefined && !mayBecomeOne);
   });
-  box.addEventListener("change", () => complain(find(box.value) === undefined));
+  box.addEventListener("change", () => {
+    const word = find(box.value);
+    complain(word === undefined);
+    if (word !== undefined) box.value = word; // without the blanks and capitals around it
+  });
   return {
     node: element(
       "div",
@@ -159,7 +165,7 @@ function neighbourRows({ count, change }) {
   };
 }
 
-const CURVE = { left: 30, right: 344, top: 20, bottom: 200, width: 356, height: 238 };
+const CURVE = { left: 24, right: 290, top: 24, bottom: 200, width: 300, height: 238 };
 
 /** At each width, how many of the nearest words are those of the full width. */
 function sharedCurve({ columns, count, change, textId }) {
@@ -176,7 +182,7 @@ function sharedCurve({ columns, count, change, textId }) {
     xTicks: [...new Set([1, ...inside])].map((d) => [d, String(d)]),
     yTicks: [0, Math.ceil(count / 2), count].map((n) => [n, String(n)]),
     xName: "dimensions d",
-    yName: `of the ${count} nearest, how many are those of all dimensions`,
+    yName: `of these ${count}, also nearest in all ${columns}`,
   });
   const picture = svg("svg", {
     class: "attn-picture attn-drag",

@@ -98,7 +98,7 @@ function sayShort(state, { value, wavelength: length }) {
 const NEGATIVE = [201, 110, 30];
 const POSITIVE = [86, 112, 214];
 
-const VIEW = { left: 34, right: 394, top: 10, bottom: 394, width: 400, height: 432 };
+const VIEW = { left: 34, right: 354, top: 10, bottom: 354, width: 360, height: 392 };
 
 /** Fills the canvas: a row a position, a column a dimension. */
 function paint(canvas, rows, width) {

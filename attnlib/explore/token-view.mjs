@@ -6,24 +6,45 @@ import { hexBytes, readable, readableParts } from "./readable.mjs";
 
 const HUES = ["query", "key", "value", "output", "weight"];
 const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}]/u;
+const LETTER_OR_DIGIT = /[\p{L}\p{Nd}]/u;
+const BRACKET = /[\p{Ps}\p{Pe}]/u;
 const HINT = "Point at a token, or choose one with the arrow keys, to see its id and its bytes.";
 
+/** The direction in which a text is read: that of its first letter. */
+const directionOf = (text) => (RIGHT_TO_LEFT.test(/\p{L}/u.exec(text)?.[0] ?? "") ? "rtl" : "ltr");
+
+/**
+ * To the order of signs in a line a token is one without a direction. Where what it shows runs
+ * against the list, a mark on either side says so: a word's tokens then stand in the word's order.
+ * So does one at a bracket, which belongs to the list and not to the word beside it.
+ */
+function inItsDirection(piece, shown, direction) {
+  const own = RIGHT_TO_LEFT.test(shown) ? "rtl" : LETTER_OR_DIGIT.test(shown) ? "ltr" : direction;
+  if (own === direction && !BRACKET.test(shown)) return [piece];
+  const mark = () => element("span", { "data-plain": "" }, own === "rtl" ? "\u200F" : "\u200E");
+  return [mark(), piece, mark()];
+}
+
 /** One token: its piece of text and, where the text has one, an end of the line. */
-function makeEntry({ bytes }, start, end, id) {
+function makeEntry({ bytes }, start, end, id, direction) {
   const piece = element("span", {
     class: `attn-token attn-token-${HUES[id % HUES.length]}`,
     role: "option",
   });
   let lastPlain = "";
+  let letters = "";
   for (const [shown, plain, isSign] of readableParts(bytes, start, end)) {
     lastPlain = plain;
+    if (!isSign) letters += shown;
     if (shown === plain) piece.append(shown);
     else {
       const name = isSign ? "attn-sign" : undefined;
       piece.append(element("span", { class: name, "data-plain": plain }, shown));
     }
   }
-  return { start, end, id, nodes: lastPlain === "\n" ? [piece, element("br")] : [piece], piece };
+  const nodes = inItsDirection(piece, letters, direction);
+  if (lastPlain === "\n") nodes.push(element("br"));
+  return { start, end, id, nodes, piece };
 }
 
 const remove = ({ nodes }) => nodes.forEach((node) => node.remove());
@@ -78,7 +99,8 @@ export function tokenView({ merges, shortId }) {
     return `${place}: “${readable(bytes)}”, id ${entry.id}, bytes ${hexBytes(bytes)}${made}`;
   };
   const hasFocus = () => list.getRootNode().activeElement === list;
-  const tell = (entry) => setText(detail, entry ? about(entry) : HINT);
+  const hint = () => (entries.length > 0 ? HINT : "No tokens: the text is empty.");
+  const tell = (entry) => setText(detail, entry ? about(entry) : hint());
 
   const choose = (entry) => {
     if (chosen !== null && chosen !== entry) {
@@ -156,8 +178,8 @@ export function tokenView({ merges, shortId }) {
         i += 1;
         return entries[i - 1];
       }
-      const entry = makeEntry(history, start, end, id);
-      for (const node of entry.nodes) list.insertBefore(node, entries[i]?.piece ?? null);
+      const entry = makeEntry(history, start, end, id, list.dir);
+      for (const node of entry.nodes) list.insertBefore(node, entries[i]?.nodes[0] ?? null);
       return entry;
     });
     for (; i < entries.length; i += 1) remove(entries[i]);
@@ -181,10 +203,14 @@ export function tokenView({ merges, shortId }) {
     nodes: [list, detail],
     draw(history, { starts, ids }, n) {
       if (drawn !== history) {
+        const direction = directionOf(new TextDecoder().decode(history.bytes));
+        if (list.dir !== direction) {
+          entries.forEach(remove);
+          entries = [];
+          list.dir = direction;
+        }
         keepEnds(ids, starts.at(-1));
         drawn = history;
-        const text = new TextDecoder().decode(history.bytes);
-        list.dir = RIGHT_TO_LEFT.test(/\p{L}/u.exec(text)?.[0] ?? "") ? "rtl" : "ltr";
       }
       entries = update(history, starts, ids);
       for (const entry of entries) {
@@ -194,7 +220,7 @@ export function tokenView({ merges, shortId }) {
       }
       choose(entries.findLast(({ start }) => start <= chosenByte));
       if (hasFocus()) tell(chosen);
-      else setText(detail, HINT);
+      else setText(detail, hint());
     },
   };
 }

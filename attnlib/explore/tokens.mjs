@@ -99,7 +99,7 @@ function sayShort(state, { tokens }) {
   return `${count(numberOf(state), "merge")}: ${count(tokens.length, "token")}.`;
 }
 
-const CURVE = { left: 48, right: 344, top: 16, bottom: 176, width: 356, height: 214 };
+const CURVE = { left: 40, right: 290, top: 20, bottom: 150, width: 300, height: 188 };
 
 /** 1, 2 or 5 times a power of ten: at most five such steps up to `most`. */
 function tickStep(most) {
@@ -217,7 +217,7 @@ function textBox({ change, shortId }) {
       }
       setText(note, tooLong > 0
         ? `Only the first ${showWhole(most)} characters were kept; ${showWhole(tooLong)} did not fit.`
-        : `${showWhole(characters)} of at most ${showWhole(most)} characters; any script, any sign`);
+        : `${showWhole(characters)} of ${showWhole(most)} characters; any script, any sign`);
     },
   };
 }

@@ -8,6 +8,7 @@ Axes     attnlib/axes.py
 
 from dataclasses import dataclass
 
+from attnlib import require
 from attnlib.sizes.require import require_fields
 
 
@@ -98,6 +99,7 @@ class AttentionSizes:
             >>> PUBLISHED["llama-3-70b"].attention.n_parameters(8192) == 8192 * (8192 * 2 + 2048)
             True
         """
+        width = require.at_least("width (m)", width, 1)
         h, g, d, e = self.n_query_heads, self.n_kv_heads, self.head_dim, self.value_dim
         read = h * d + g * d + g * e
         matrices = width * read + h * e * width
@@ -188,6 +190,7 @@ class LatentAttentionSizes:
             >>> PUBLISHED["deepseek-v2"].attention.n_parameters(5120)
             149227520
         """
+        width = require.at_least("width (m)", width, 1)
         h, u, c, r = self.n_query_heads, self.query_latent, self.kv_latent, self.rope_dim
         queries = width * u + u * h * self.head_dim
         latent = width * (c + r)

@@ -85,8 +85,8 @@ class ModelSizes:
     Raises:
         TypeError: If a size is not a whole number, a flag not True or False, or a part not one of
             this module's.
-        ValueError: If a size is below what makes sense, a rotary width is odd, or the window and
-            its pattern do not go together.
+        ValueError: If a size is below what makes sense, a rotary width is odd, the window and its
+            pattern do not go together, or a base is given for layers with a window and none has it.
 
     Example:
         >>> from attnlib import PUBLISHED
@@ -135,7 +135,12 @@ class ModelSizes:
                 "n_dense_layers must be at most n_layers, got "
                 f"n_dense_layers={self.experts.n_dense_layers} and n_layers={self.n_layers}"
             )
-        _require_window(self.window, self.window_pattern)
+        _require_window(self.window, self.window_pattern, self.n_layers)
+        if self.window is None and self.rotary is not None and self.rotary.window_base is not None:
+            raise ValueError(
+                "window_base is for layers with a window and there is none, got "
+                f"window_base={self.rotary.window_base}"
+            )
 
     @property
     def windows(self) -> tuple[int | None, ...]:
@@ -260,11 +265,11 @@ class ModelSizes:
         return n_matrices * self.width * inner + biases
 
 
-def _require_window(window: int | None, pattern: tuple[bool, ...]) -> None:
+def _require_window(window: int | None, pattern: tuple[bool, ...], n_layers: int) -> None:
     if not isinstance(pattern, tuple) or not all(isinstance(x, bool) for x in pattern):
         raise TypeError(f"window_pattern must be a tuple of True and False, got {pattern!r}")
-    if (window is None) != (True not in pattern):
+    if (window is None) != (True not in pattern[:n_layers]):
         raise ValueError(
             "a window and a pattern with a layer that has it go together, got "
-            f"window={window} and window_pattern={pattern}"
+            f"window={window} and window_pattern={pattern} for n_layers={n_layers}"
         )

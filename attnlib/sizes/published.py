@@ -138,7 +138,8 @@ _LLAMA_3_70B = _llama(
 _LLAMA_3_1_70B = replace(
     _LLAMA_3_70B,
     name="Llama 3.1 70B",
-    source="arXiv:2407.21783, table 3; meta-llama/llama-models, models/llama3_1/MODEL_CARD.md",
+    source="arXiv:2407.21783, table 3; meta-llama/llama-models, models/llama3_1/MODEL_CARD.md; "
+    "config.json of the release",
     context=131_072,
     rotary=RotarySizes(base=500_000.0, scaling=_llama_3_scaling(8.0)),
 )

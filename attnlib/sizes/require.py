@@ -6,9 +6,9 @@ Axes     attnlib/axes.py
 """
 
 from dataclasses import fields
-from math import isfinite
-from numbers import Integral, Real
 from typing import get_args
+
+from attnlib import require
 
 # How each size is called in a message: by its axis letter where it has one.
 _LETTERS = {
@@ -40,11 +40,10 @@ def require_fields(sizes: object) -> None:
         letter = _LETTERS.get(field.name)
         said = f"{field.name} ({letter})" if letter else field.name
         if int in kinds:
-            _require_count(said, value, least=0 if field.default == 0 else 1)
-            object.__setattr__(sizes, field.name, int(value))
+            count = require.at_least(said, value, 0 if field.default == 0 else 1)
+            object.__setattr__(sizes, field.name, count)
         elif float in kinds:
-            _require_positive(said, value)
-            object.__setattr__(sizes, field.name, float(value))
+            object.__setattr__(sizes, field.name, require.positive(said, value))
         elif field.type is bool:
             _require_kind(said, value, bool, "True or False")
         elif field.type is str:
@@ -59,20 +58,6 @@ def require_fields(sizes: object) -> None:
 def _require_kind(said: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{said} must be {wanted}, got {value!r}")
-
-
-def _require_count(said: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{said} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{said} must be at least {least}, got {value}")
-
-
-def _require_positive(said: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{said} must be a number, got {value!r}")
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"{said} must be finite and positive, got {value}")
 
 
 def require_one_of(sizes: object, name: str, known: tuple[str, ...]) -> None:

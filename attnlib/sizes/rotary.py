@@ -8,8 +8,8 @@ Axes     attnlib/axes.py
 """
 
 from dataclasses import dataclass
-from math import log
 
+from attnlib.positions import yarn_attention_factor
 from attnlib.sizes.require import require_fields
 
 
@@ -86,7 +86,7 @@ class YarnScaling:
     @property
     def score_factor(self) -> float:
         """What the scores are multiplied by besides the scale of attention."""
-        return (0.1 * self.mscale * log(self.factor) + 1.0) ** 2
+        return yarn_attention_factor(self.factor, self.mscale) ** 2
 
 
 @dataclass(frozen=True, kw_only=True)

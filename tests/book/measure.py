@@ -19,11 +19,16 @@ from controls import Explorer
 from pages import chromium, keep_account, scroll_through, served, settle
 from playwright.sync_api import Browser, Page
 
+from attnlib import data
+from attnlib.explore.limits import LIMITS
+
 LARGEST_MB = {True: 1.3, False: 0.75}  # with figures, and without
 FRAME_MS = 16.7
 IMPORT_MS = 1000
 STEPS = 200
 IMPORTS = 5
+# The most that an explorer takes, of running text: its own text is a line.
+LONGEST = data.shakespeare()[: LIMITS["text_length"][1]]
 # From notch to notch, up and down, so that every step changes something. Explorers draw in an
 # animation frame: the work is that of the event and of the frame.
 SLIDE = """async ([slider, steps]) => {
@@ -101,6 +106,8 @@ def slider_steps(browser: Browser, address: str, html: Path) -> Iterator[bool]:
         page = opened(browser, f"{address}/{name}")
         explorer = Explorer(page, place)
         explorer.box.scroll_into_view_if_needed()
+        for box in explorer.box.locator("textarea").all():
+            box.fill(LONGEST)
         for slider in explorer.sliders():
             times = sorted(page.evaluate(SLIDE, [slider.element_handle(), STEPS]))
             late = times[round(0.95 * STEPS) - 1]

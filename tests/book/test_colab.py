@@ -16,6 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
 import notebooks
+from attnlib.explore import NAMES
 from repository import repository
 
 COMMITTED = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -120,8 +121,6 @@ def test_an_unstated_requirement_is_noticed():
 # ---- on Colab -----------------------------------------------------------------------------
 
 
-EXPLORERS = ("softmax", "soft-lookup")
-
 ON_COLAB = (
     """
     import plotly.io
@@ -132,7 +131,7 @@ ON_COLAB = (
     """,
     "plots.heat_map([[0.9, 0.1], [0.5, 0.5]], targets=['a', 'b'], sources=['a', 'b'])",
     "print(output.calls)",
-    *(f"attnlib.explore({name!r})" for name in EXPLORERS),
+    *(f"attnlib.explore({name!r})" for name in NAMES),
     "print(output.calls)",
 )
 
@@ -159,9 +158,9 @@ def test_on_colab_figures_are_drawn_by_plotlys_own_colab_renderer(on_colab):
     assert "plotly" in html and "attn-figure" not in html
 
 
-@pytest.mark.parametrize("name", EXPLORERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_on_colab_an_explorer_shows_a_view_that_colabs_widget_manager_finds(on_colab, name):
-    (output,) = on_colab[3 + EXPLORERS.index(name)].outputs
+    (output,) = on_colab[3 + NAMES.index(name)].outputs
     kind = "application/vnd.jupyter.widget-view+json"
     assert output.data[kind]["model_id"]
     hint = output.metadata[kind]["colab"]
@@ -170,7 +169,7 @@ def test_on_colab_an_explorer_shows_a_view_that_colabs_widget_manager_finds(on_c
 
 def test_on_colab_the_widget_manager_is_enabled_by_the_first_explorer_and_not_before(on_colab):
     assert text_of(on_colab[2]).strip() == "[]"
-    assert "enable_custom_widget_manager" in text_of(on_colab[5])
+    assert "enable_custom_widget_manager" in text_of(on_colab[3 + len(NAMES)])
 
 
 # ---- the first cell -----------------------------------------------------------------------
@@ -225,7 +224,7 @@ def test_the_set_up_cell_is_the_same_in_every_notebook_and_collapsed():
 COLAB = {
     "torch": "2.6.0+cu124", "numpy": "2.0.2", "einops": "0.8.1", "plotly": "5.24.1",
     "sympy": "1.13.1", "ipywidgets": "7.7.1", "nbformat": "5.10.4",
-    "jaxtyping": "0.3.2", "anywidget": "0.9.18",
+    "regex": "2024.11.6", "jaxtyping": "0.3.2", "anywidget": "0.9.18",
 }  # fmt: skip
 
 

@@ -418,6 +418,58 @@ def test_what_is_copied_is_the_text_itself(page):
     assert listed.evaluate(f"(list) => ({COPY})(list, {signs}[4], {signs}[4])") == " "
 
 
+def places(page, text: str, n: int) -> tuple[str, dict[str, int]]:
+    """The direction of the list of tokens, and where each of them stands from the left."""
+    explorer = Explorer(page, 0)
+    listed = explorer.box.locator("[role=listbox]")
+    explorer.box.locator("textarea").fill(text)
+    explorer.box.locator("input[type=range]").fill(str(n))
+    next_frames(page)
+    assert listed.evaluate(f"(list) => ({COPY})(list)") == text
+    found = listed.locator("[role=option]").evaluate_all(
+        "(all) => all.map((it) => [it.textContent, it.offsetLeft])"
+    )
+    return listed.get_attribute("dir"), dict(found)
+
+
+def test_words_and_numbers_keep_their_order_in_a_text_from_right_to_left(page):
+    direction, left = places(page, "س abc (de) 12", 0)
+    assert direction == "rtl"
+    assert left["a"] < left["b"] < left["c"] and left["d"] < left["e"] and left["1"] < left["2"]
+    assert left["a"] > left["("] > left["e"] and left["d"] > left[")"] > left["2"]
+
+
+def test_a_word_from_right_to_left_keeps_its_order_in_a_text_from_left_to_right(page):
+    direction, left = places(page, "a (שלום) b", 900)
+    assert direction == "ltr"
+    hebrew = [x for shown, x in left.items() if regex.search(r"\p{Hebrew}", shown)]
+    assert len(hebrew) >= 2 and hebrew == sorted(hebrew, reverse=True)
+    bracket = next(x for shown, x in left.items() if "(" in shown)
+    assert left["a"] < bracket < min(hebrew) and max(hebrew) < left[")"]
+
+
+def test_what_stands_below_a_short_text_stays_while_merges_join_it(page):
+    explorer = Explorer(page, 0)
+    explorer.box.locator("textarea").fill("To be, or not to be, that is the question.")
+    below = []
+    for n in ("0", "150", "900"):
+        explorer.box.locator("input[type=range]").fill(n)
+        next_frames(page)
+        below.append(explorer.box.locator(".attn-counts").bounding_box()["y"])
+    assert len(set(below)) == 1
+
+
+def test_a_word_longer_than_its_box_moves_nothing_aside(page):
+    explorer = Explorer(page, 1)
+    explorer.box.locator("input[name=word]").fill("w" * 300)
+    next_frames(page)
+    right = [
+        explorer.box.locator(name).bounding_box() for name in ("input[name=word]", ".attn-problem")
+    ]
+    slider = explorer.sliders()[0].bounding_box()
+    assert all(box["x"] + box["width"] < slider["x"] for box in right)
+
+
 def test_the_list_of_tokens_is_one_stop_and_the_arrow_keys_go_through_it(page):
     explorer = Explorer(page, 0)
     box = explorer.box.locator("[role=listbox]")
@@ -492,7 +544,7 @@ def test_a_text_that_is_too_long_is_cut_and_that_is_said(page):
     assert note.inner_text() == "Only the first 2,000 characters were kept; 5 did not fit."
     typed.fill("a")
     next_frames(page)
-    assert note.inner_text() == "1 of at most 2,000 characters; any script, any sign"
+    assert note.inner_text() == "1 of 2,000 characters; any script, any sign"
 
 
 def test_a_word_that_is_none_of_them_changes_nothing_and_is_answered(page):
@@ -500,12 +552,17 @@ def test_a_word_that_is_none_of_them_changes_nothing_and_is_answered(page):
     box, note = explorer.box.locator("input[name=word]"), explorer.box.locator(".attn-problem")
     first = explorer.look()
     box.fill("emperor")
-    assert note.inner_text() == "“emperor” is none of the 40 words; king or word37 is one."
+    assert note.inner_text() == "“emperor” is none of the 40 words, such as “king” or “word37”."
     assert box.get_attribute("aria-invalid") == "true"
     assert explorer.look().words == first.words
     box.fill(" Queen ")
     assert "“queen” in the first 5" in explorer.look().words
     assert note.inner_text() == "" and box.get_attribute("aria-invalid") == "false"
+    box.press("Tab")
+    assert box.input_value() == "queen"
+    box.fill(" ")
+    box.press("Tab")
+    assert note.inner_text() == "Type one of the 40 words, such as “king” or “word37”."
     box.fill("emperor")
     explorer.reset()
     assert box.input_value() == "king" and note.inner_text() == ""

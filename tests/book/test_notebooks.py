@@ -11,6 +11,7 @@ from textwrap import dedent
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
+from built import place_of_book
 from markdown_it import MarkdownIt
 
 import notebooks
@@ -22,7 +23,7 @@ from repository import ROOT, Repository, colab_url, pages_url, repository
 from tex_macros import expand
 
 HERE = Repository("https://github.com/someone/book", "main")
-BUILT = ROOT / "_build/html"
+BUILT = place_of_book()
 COMMITTED = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 

@@ -10,6 +10,7 @@ from fault import fault
 BYTE_PAIRS = "attnlib/byte_pairs.py"
 PRE_TOKENS = "attnlib/pre_tokens.py"
 TOKENIZER = "attnlib/tokenizer.py"
+TOKEN_CHECKS = "attnlib/token_checks.py"
 WORD_PIECE = "attnlib/word_piece.py"
 DEFINITIONS = "attnlib/definitions/of_tokenization.py"
 
@@ -245,7 +246,7 @@ FAULTS = (
     ),
     fault(
         "a lone surrogate crashes with the words of the codec",
-        TOKENIZER,
+        TOKEN_CHECKS,
         T_REFUSALS,
         ("except UnicodeEncodeError as error:\n", "except UnicodeDecodeError as error:\n"),
     ),
@@ -264,7 +265,49 @@ FAULTS = (
         T_REFUSALS,
         ("        if n_merges < 0:\n", "        if False:\n"),
     ),
+    fault(
+        "a tokenizer without pre-tokens cannot be sent to another process",
+        TOKENIZER,
+        T_TOKENIZER,
+        ("def __reduce__(self)", "def made_of(self)"),
+    ),
+    fault(
+        "ids of arrays stay as they are",
+        TOKENIZER,
+        T_TOKENIZER,
+        ('{token: integer(f"the id of {token!r}", i) for', "{token: i for"),
+    ),
+    fault(
+        "a special token may come in a set, whose order the seed of hashes gives",
+        TOKENIZER,
+        T_REFUSALS,
+        ("or not isinstance(special_tokens, Sequence):", "or False:"),
+    ),
+    fault(
+        "saving puts a file in the place of a device",
+        TOKENIZER,
+        T_REFUSALS,
+        ("if path.exists() and not path.is_file():", "if path.is_dir():"),
+    ),
+    fault(
+        "ids are read from bytes",
+        TOKEN_CHECKS,
+        T_REFUSALS,
+        ("isinstance(ids, str | bytes | bytearray", "isinstance(ids, str | bytearray"),
+    ),
     # --- word pieces ----------------------------------------------------------------------
+    fault(
+        "word pieces: a string is searched for pieces",
+        WORD_PIECE,
+        T_REFUSALS,
+        ("if isinstance(vocabulary, str) or not", "if not"),
+    ),
+    fault(
+        "word pieces: codes without a character are taken out",
+        WORD_PIECE,
+        T_WORD_PIECE,
+        ('in ("Cc", "Cf", "Co", "Cs")', 'in ("Cc", "Cf", "Cn", "Co", "Cs")'),
+    ),
     fault(
         "word pieces: the shortest piece is taken",
         WORD_PIECE,

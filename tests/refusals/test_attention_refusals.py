@@ -324,13 +324,13 @@ def test_merge_refuses_what_is_not_pairs():
     ids=["causal", "window", "prefix"],
 )
 def test_masks_refuse_impossible_counts(mask):
-    with refuses(ValueError, "n_targets must be at least 0, got n_targets=-1"):
+    with refuses(ValueError, "n_targets must be at least 0, got -1"):
         mask(-1)
-    with refuses(ValueError, "n_sources must be at least 0, got n_sources=-2"):
+    with refuses(ValueError, "n_sources must be at least 0, got -2"):
         mask(3, -2)
-    with refuses(TypeError, "n_targets must be an integer, got float 3.0"):
+    with refuses(TypeError, "n_targets must be a whole number, got 3.0"):
         mask(3.0)
-    with refuses(TypeError, "n_sources must be an integer, got bool True"):
+    with refuses(TypeError, "n_sources must be a whole number, got True"):
         mask(3, True)
 
 
@@ -342,9 +342,9 @@ def test_masks_are_refused_before_anything_is_built(mask, monkeypatch):
     monkeypatch.setattr(torch, "arange", build)
     n, wrong = 10**12, "n_prefix" if mask is prefix_mask else "window"
     for value in (10**12 + 1, -1) if mask is prefix_mask else (0, -1):
-        with refuses(ValueError, f"{wrong}={value}"):
+        with pytest.raises(ValueError, match=rf"{wrong}.*{value}"):
             mask(n, **{wrong: value})
-    with refuses(TypeError, f"{wrong} must be an integer"):
+    with refuses(TypeError, f"{wrong} must be a whole number"):
         mask(n, **{wrong: 1.5})
 
 
@@ -356,14 +356,14 @@ def test_a_window_without_the_target_itself_is_refused(mask):
         )
         with refuses(ValueError, message):
             mask(4, window=window)
-    with refuses(TypeError, "window must be an integer, got float 2.5"):
+    with refuses(TypeError, "window must be a whole number, got 2.5"):
         mask(4, window=2.5)
 
 
 def test_a_prefix_longer_than_the_sources_is_refused():
     with refuses(ValueError, "got n_prefix=5 and n_sources=4"):
         prefix_mask(4, n_prefix=5)
-    with refuses(ValueError, "n_prefix must be at least 0, got n_prefix=-1"):
+    with refuses(ValueError, "n_prefix must be at least 0, got -1"):
         prefix_mask(4, n_prefix=-1)
 
 

@@ -4,9 +4,11 @@ These tests run without the jaxtyping hook, as users do: the hook would raise it
 """
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from attnlib.embeddings import (
     cooccurrence,
@@ -43,7 +45,8 @@ def test_a_matrix_is_real_finite_and_has_two_axes(name, function):
     function(VECTORS)
     function(VECTORS.astype(np.int16))
     function(VECTORS.tolist())
-    for wrong in (VECTORS + 1j, VECTORS > 2, VECTORS.astype(str), [[None]]):
+    no_numbers = [[1.0, 2.0], [3.0]], torch.ones(V, M, requires_grad=True), [[None]], {1: 2}
+    for wrong in (VECTORS + 1j, VECTORS > 2, VECTORS.astype(str), *no_numbers):
         with refuses(TypeError, f"{name} must be an array of real numbers, got "):
             function(wrong)
     for wrong in (np.nan, np.inf):
@@ -95,12 +98,20 @@ def test_a_width_beyond_the_number_of_singular_values_is_refused():
 
 
 def test_an_exponent_is_a_number_that_is_not_negative():
-    for exponent in (-0.5, float("inf"), float("nan")):
-        with refuses(ValueError, f"exponent must be finite and at least 0, got {exponent}"):
+    with refuses(ValueError, "exponent must be at least 0, got -0.5"):
+        svd_vectors(VECTORS, 1, exponent=-0.5)
+    for exponent in (float("inf"), float("nan")):
+        with refuses(ValueError, f"exponent must be finite, got {exponent}"):
             svd_vectors(VECTORS, 1, exponent=exponent)
     for exponent in ("0.5", True, None):
         with refuses(TypeError, f"exponent must be a number, got {exponent!r}"):
             svd_vectors(VECTORS, 1, exponent=exponent)
+
+
+def test_an_exponent_may_be_a_fraction():
+    halved, _ = svd_vectors(VECTORS, 2, exponent=Fraction(1, 2))
+    assert halved.dtype == np.float64
+    np.testing.assert_array_equal(halved, svd_vectors(VECTORS, 2)[0])
 
 
 def test_rows_and_numbers_of_neighbours_are_those_that_exist():
@@ -112,6 +123,8 @@ def test_rows_and_numbers_of_neighbours_are_those_that_exist():
             nearest(VECTORS, 0, n)
     with refuses(TypeError, "index must be a whole number, got 'king'"):
         nearest(VECTORS, "king", 1)
+    with refuses(ValueError, "neighbours need at least 1 vector, got v=0"):
+        nearest(VECTORS[:0], 0, 0)
 
 
 def test_a_mean_over_pairs_needs_a_pair():

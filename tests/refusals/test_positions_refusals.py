@@ -4,6 +4,7 @@ These tests run without the jaxtyping hook, as users do: the hook would raise it
 """
 
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -65,6 +66,8 @@ def test_the_correct_input_is_not_refused(pairing):
     llama()
     yarn()
     assert torch.equal(shift_matrix(np.int64(3), np.int64(M)), shift_matrix(3, M))
+    # −128 has no absolute value in int8
+    assert torch.equal(shift_matrix(np.int8(-128), np.int8(M)), shift_matrix(-128, M))
     assert torch.equal(alibi_slopes(np.int64(12)), alibi_slopes(12))
     sinusoidal_encoding(torch.arange(T), M, base=np.float64(100), dtype=torch.bfloat16)
 
@@ -129,12 +132,14 @@ def test_impossible_widths_are_refused(function):
         message = f"because coordinates turn in pairs, got width={width}"
         with refuses(ValueError, f"width must be even and at least 2, {message}"):
             function(width)
-    for width, kind in ((4.0, "float 4.0"), (True, "bool True"), ("4", "str '4'")):
-        with refuses(TypeError, f"width must be an integer, got {kind}"):
+    for width in (4.0, True, "4"):
+        with refuses(TypeError, f"width must be a whole number, got {width!r}"):
             function(width)
 
 
-@pytest.mark.parametrize("pairing", ["halves", "Half", "", None, True, 2])
+@pytest.mark.parametrize(
+    "pairing", ["halves", "Half", "", None, True, 2, ["half"], np.array(["half", "interleaved"])]
+)
 def test_an_unknown_pairing_is_refused(pairing):
     message = '"half" (coordinates i and i + r/2) or "interleaved" (neighbours), got '
     with refuses(ValueError, f"pairing must be {message}{pairing!r}"):
@@ -150,6 +155,7 @@ def test_a_pairing_must_be_given_by_name():
 
 BASES = {
     "rotate": lambda base: turn(base=base),
+    "rotate with frequencies": lambda base: turn(base=base, frequencies=torch.ones(2)),
     "sinusoids": lambda base: sinusoidal_encoding(torch.arange(T), M, base=base),
     "shift": lambda base: shift_matrix(1, M, base=base),
     "frequencies": lambda base: rotary_frequencies(D, base=base),
@@ -160,13 +166,15 @@ BASES = {
 @pytest.mark.parametrize("function", BASES.values(), ids=BASES)
 def test_impossible_bases_are_refused(function):
     for base in (0, -10_000.0):
-        with refuses(ValueError, f"base must be above 0, got base={base}"):
+        with refuses(ValueError, f"base must be above 0, got {base}"):
             function(base)
     for base in (float("nan"), float("inf")):
-        with refuses(ValueError, f"base must be finite, got base={base}"):
+        with refuses(ValueError, f"base must be finite, got {base}"):
             function(base)
-    for base, kind in (("10", "str"), (True, "bool"), (torch.ones(2), "torch.float32")):
-        with refuses(TypeError, f"base must be a number, got {kind}"):
+    with refuses(ValueError, "base must be finite, got inf"):
+        function(10**400)  # no float holds it
+    for base in ("10", True, torch.ones(2)):
+        with refuses(TypeError, f"base must be a number, got {base!r}"):
             function(base)
 
 
@@ -193,10 +201,11 @@ def test_more_axes_of_positions_than_x_has_are_refused(shape, positions):
         turn(torch.ones(shape), torch.zeros((1,) * positions, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("x,kind", [(torch.ones(T, D).long(), "torch.int64"), ([1.0], "list")])
-def test_vectors_that_are_not_floating_point_are_refused(x, kind):
-    with refuses(TypeError, f"x must be a tensor of fp16, bf16, fp32 or fp64, got {kind}"):
-        turn(x)
+def test_vectors_that_are_not_floating_point_are_refused():
+    with refuses(TypeError, "x must be one of fp16, bf16, fp32, fp64, got torch.int64"):
+        turn(torch.ones(T, D).long())
+    with refuses(TypeError, "x must be a torch tensor, got list"):
+        turn([1.0])
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -205,10 +214,6 @@ def test_impossible_frequencies_are_refused(pairing):
         turn(pairing=pairing, frequencies=torch.ones(7))
     with refuses(ValueError, "give either base or frequencies, got both, base=500000.0"):
         turn(pairing=pairing, frequencies=torch.ones(6), base=500_000.0)
-    with refuses(ValueError, "frequencies must be finite, got [1.0, nan]"):
-        turn(pairing=pairing, frequencies=torch.tensor([1.0, torch.nan]))
-    with refuses(ValueError, "frequencies must be finite, got [inf]"):
-        turn(pairing=pairing, frequencies=torch.tensor([torch.inf]))
 
 
 FREQUENCIES = {
@@ -220,10 +225,13 @@ FREQUENCIES = {
 
 @pytest.mark.parametrize("function", FREQUENCIES.values(), ids=FREQUENCIES)
 def test_frequencies_of_the_wrong_kind_are_refused(function):
-    message = "frequencies must be a tensor of fp16, bf16, fp32 or fp64, got "
-    for wrong, kind in ((torch.ones(3).long(), "torch.int64"), ([1.0], "list")):
-        with refuses(TypeError, message + kind):
-            function(wrong)
+    with refuses(TypeError, "frequencies must be one of fp16, bf16, fp32, fp64, got torch.int64"):
+        function(torch.ones(3).long())
+    with refuses(TypeError, "frequencies must be a torch tensor, got list"):
+        function([1.0])
+    for wrong in ([1.0, torch.nan], [torch.inf]):
+        with refuses(ValueError, f"frequencies must be finite, got {wrong}"):
+            function(torch.tensor(wrong))
     message = "frequencies must have one axis, one for each pair of coordinates, got shape "
     for shape in ((), (1, 3)):
         with refuses(ValueError, f"{message}{shape}"):
@@ -249,22 +257,29 @@ NUMBERS = {
 def test_impossible_numbers_of_scalings_are_refused(name):
     for function in NUMBERS[name]:
         for value in (0, -1.5):
-            with refuses(ValueError, f"{name} must be above 0, got {name}={value}"):
+            with refuses(ValueError, f"{name} must be above 0, got {value}"):
                 function(value)
-        with refuses(ValueError, f"{name} must be finite, got {name}=nan"):
+        with refuses(ValueError, f"{name} must be finite, got nan"):
             function(float("nan"))
-        for value, kind in (("8", "str"), (True, "bool"), (None, "NoneType")):
-            with refuses(TypeError, f"{name} must be a number, got {kind}"):
+        for value in ("8", True, None):
+            with refuses(TypeError, f"{name} must be a number, got {value!r}"):
                 function(value)
+
+
+def test_fractions_are_numbers_too():
+    eight, trained = Fraction(8), rotary_frequencies(D)
+    assert torch.equal(linear_frequencies(trained, eight), trained / 8)
+    assert torch.equal(llama(factor=eight), llama(factor=8))
+    assert torch.equal(yarn(factor=Fraction(40)), yarn())
 
 
 def test_scalings_whose_limits_have_changed_places_are_refused():
-    message = "high_frequency_factor must be above low_frequency_factor, got 1 and 4"
+    message = "high_frequency_factor must be above low_frequency_factor, got 1.0 and 4.0"
     with refuses(ValueError, message):
         llama(low_frequency_factor=4, high_frequency_factor=1)
-    with refuses(ValueError, "got 4 and 4"):
+    with refuses(ValueError, "got 4.0 and 4.0"):
         llama(low_frequency_factor=4)
-    for fast, slow in ((1, 32), (2, 2)):
+    for fast, slow in ((1.0, 32.0), (2.0, 2.0)):
         with refuses(ValueError, f"beta_fast must be above beta_slow, got {fast} and {slow}"):
             yarn(beta_fast=fast, beta_slow=slow)
     with refuses(ValueError, "base must be above 1, so that pairs differ in speed, got base=1"):
@@ -272,15 +287,15 @@ def test_scalings_whose_limits_have_changed_places_are_refused():
 
 
 def test_yarns_factor_refuses_what_is_no_number():
-    with refuses(TypeError, "mscale must be a number, got str"):
+    with refuses(TypeError, "mscale must be a number, got '0.7'"):
         yarn_attention_factor(40, "0.7")
-    with refuses(ValueError, "mscale must be finite, got mscale=inf"):
+    with refuses(ValueError, "mscale must be finite, got inf"):
         yarn_attention_factor(40, float("inf"))
 
 
 def test_impossible_shifts_are_refused():
-    for k, kind in ((1.0, "float 1.0"), (True, "bool True"), (None, "NoneType None")):
-        with refuses(TypeError, f"k must be an integer, got {kind}"):
+    for k in (1.0, True, None):
+        with refuses(TypeError, f"k must be a whole number, got {k}"):
             shift_matrix(k, M)
     for k in (2**53 + 1, -(2**60)):
         with refuses(ValueError, f"fp64 holds every integer, got k={k}"):
@@ -298,25 +313,25 @@ def test_dtypes_that_are_not_floating_point_are_refused(dtype):
 
 def test_linear_biases_refuse():
     for n in (0, -1):
-        with refuses(ValueError, f"n_heads must be at least 1, got n_heads={n}"):
+        with refuses(ValueError, f"n_heads must be at least 1, got {n}"):
             alibi_slopes(n)
-    with refuses(TypeError, "n_heads must be an integer, got float 8.0"):
+    with refuses(TypeError, "n_heads must be a whole number, got 8.0"):
         alibi_slopes(8.0)
     slopes = alibi_slopes(H)
-    with refuses(ValueError, "n_targets must be at least 0, got n_targets=-1"):
+    with refuses(ValueError, "n_targets must be at least 0, got -1"):
         alibi_bias(-1, T, slopes)
-    with refuses(ValueError, "n_sources must be at least 0, got n_sources=-1"):
+    with refuses(ValueError, "n_sources must be at least 0, got -1"):
         alibi_bias(T, -1, slopes)
-    with refuses(TypeError, "n_sources must be an integer, got float 5.0"):
+    with refuses(TypeError, "n_sources must be a whole number, got 5.0"):
         alibi_bias(T, 5.0, slopes)
-    with refuses(TypeError, "n_sources must be an integer, got NoneType None"):
+    with refuses(TypeError, "n_sources must be a whole number, got None"):
         alibi_bias(T, None, slopes)
     with refuses(ValueError, "slopes must have the one axis (h,), got shape (6, 1, 1)"):
         alibi_bias(T, T, slopes[:, None, None])
-    for wrong, kind in ((0.5, "float"), (torch.ones(H).long(), "torch.int64")):
-        message = f"slopes must be a tensor of fp16, bf16, fp32 or fp64, got {kind}"
-        with refuses(TypeError, message):
-            alibi_bias(T, T, wrong)
+    with refuses(TypeError, "slopes must be a torch tensor, got float"):
+        alibi_bias(T, T, 0.5)
+    with refuses(TypeError, "slopes must be one of fp16, bf16, fp32, fp64, got torch.int64"):
+        alibi_bias(T, T, torch.ones(H).long())
 
 
 def test_padded_positions_refuse_what_is_not_boolean():

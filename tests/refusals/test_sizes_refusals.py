@@ -114,6 +114,16 @@ def test_sizes_are_keywords_only():
         AttentionSizes(**ATTENTION, n_groups=2)
 
 
+@pytest.mark.parametrize("sizes", [AttentionSizes(**ATTENTION), LatentAttentionSizes(**LATENT)])
+def test_parameters_are_counted_on_a_width_that_is_a_count(sizes):
+    for width in (0, -7):
+        with refuses(ValueError, f"width (m) must be at least 1, got {width}"):
+            sizes.n_parameters(width)
+    with refuses(TypeError, "width (m) must be a whole number, got 7.5"):
+        sizes.n_parameters(7.5)
+    assert sizes.n_parameters(np.int8(100)) == sizes.n_parameters(100) > 127
+
+
 def test_whole_numbers_of_numpy_become_exact_ones():
     # 92,682² is beyond int32, in which NumPy would wrap round
     wide = np.int32(92_682)
@@ -173,11 +183,26 @@ def test_norms_and_activations_are_known_ones():
 
 
 @pytest.mark.parametrize(
-    "window,pattern", [(4, ()), (4, (False, False)), (None, (True,)), (None, (False, True))]
+    "window,pattern",
+    [
+        (4, ()),
+        (4, (False, False)),
+        (4, (False, False, False, True)),  # there are three layers
+        (None, (True,)),
+        (None, (False, True)),
+    ],
 )
 def test_a_window_and_its_pattern_go_together(window, pattern):
     with refuses(ValueError, f"got window={window} and window_pattern={pattern}"):
         ModelSizes(**MODEL | {"window": window, "window_pattern": pattern})
+
+
+def test_a_base_for_layers_with_a_window_needs_such_layers():
+    rotary = {"rotary": RotarySizes(base=1e6, window_base=1e4)}
+    even = {"attention": AttentionSizes(**ATTENTION)}
+    with refuses(ValueError, "there is none, got window_base=10000.0"):
+        ModelSizes(**MODEL | even | rotary)
+    ModelSizes(**MODEL | even | rotary | {"window": 4, "window_pattern": (True,)})
 
 
 @pytest.mark.parametrize("pattern", [[True], (1, 0), "TF", None])
@@ -210,10 +235,15 @@ def test_an_odd_rotary_width_is_refused():
         ModelSizes(**MODEL | {"attention": latent, "rotary": rotary})
 
 
-@pytest.mark.parametrize("base", [0.0, -1e4, float("inf"), float("nan")])
-def test_a_base_that_is_no_positive_number_is_refused(base):
-    with refuses(ValueError, f"base must be finite and positive, got {base}"):
-        RotarySizes(base=base)
+def test_a_base_that_is_no_positive_number_is_refused():
+    for base in (0.0, -1e4):
+        with refuses(ValueError, f"base must be above 0, got {base}"):
+            RotarySizes(base=base)
+    for base in (float("inf"), float("nan")):
+        with refuses(ValueError, f"base must be finite, got {base}"):
+            RotarySizes(base=base)
+    with refuses(ValueError, "norm_epsilon must be finite, got inf"):
+        ModelSizes(**MODEL | {"norm_epsilon": 10**400})
 
 
 def test_a_base_of_one_or_less_is_refused():
@@ -227,7 +257,7 @@ def test_a_base_of_one_or_less_is_refused():
 
 
 def test_scalings_have_positive_factors_and_a_range():
-    with refuses(ValueError, "factor must be finite and positive, got 0"):
+    with refuses(ValueError, "factor must be above 0, got 0"):
         LinearScaling(factor=0)
     for kind, sizes in ((LinearScaling, {}), (Llama3Scaling, LLAMA_3), (YarnScaling, YARN)):
         with refuses(ValueError, "factor must be at least 1, since texts get longer, got 0.5"):
