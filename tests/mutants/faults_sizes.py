@@ -70,10 +70,6 @@ FAULTS = (
         "a size that is no whole number is rounded",
         REQUIRE,
         T_REFUSALS,
-        (
-            "if isinstance(x, bool) or not isinstance(x, Integral):\n"
-            '        raise TypeError(f"{name} must be a whole number, got {x!r}")',
-            "x = int(round(float(x)))",
-        ),
+        ("return operator.index(x)", "return int(round(float(x)))"),
     ),
 )
