@@ -79,11 +79,11 @@ def pre_tokens(text: str, pattern: str | None) -> list[str]:
     """
     if pattern is None:
         return [text] if text else []
-    return find_all(pattern)(text)
+    return _find_all(pattern)(text)
 
 
 @cache
-def find_all(pattern: str) -> Callable[[str], list[str]]:
+def _find_all(pattern: str) -> Callable[[str], list[str]]:
     """Compile a pattern; the package regex, which knows Unicode's classes, is imported here."""
     check_pattern(pattern)
     import regex

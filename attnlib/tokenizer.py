@@ -22,7 +22,7 @@ from typing import Any, SupportsIndex
 
 from attnlib.byte_pairs import Pair, apply_merges, learn_merges
 from attnlib.merge_progress import merge_progress
-from attnlib.pre_tokens import check_pattern, find_all, pre_tokens
+from attnlib.pre_tokens import check_pattern, pre_tokens
 from attnlib.require import integer
 from attnlib.token_checks import check_text, list_of_ids
 
@@ -69,9 +69,6 @@ class BytePairTokenizer:
         self._bytes_of = {**tokens, **{i: s.encode() for s, i in special_tokens.items()}}
         self._byte_ids = {token[0]: i for i, token in tokens.items() if len(token) == 1}
         self._whole = self._taken_whole()
-        self._find_all = (
-            (lambda text: pre_tokens(text, None)) if pattern is None else (find_all(pattern))
-        )
         self._known = _Known(self._encode_piece)
 
     # --- making one -----------------------------------------------------------------------
@@ -351,7 +348,7 @@ class BytePairTokenizer:
             ['to', ' be', ',', ' or']
         """
         check_text(text)
-        return self._find_all(text)
+        return pre_tokens(text, self._pattern)
 
     def encode(self, text: str, *, special: str = "refuse") -> list[int]:
         r"""Turn a text into token ids.
@@ -414,7 +411,8 @@ class BytePairTokenizer:
         return ids if found is None else [*ids, self._special_tokens[found]]
 
     def _encode_ordinary(self, text: str) -> list[int]:
-        return list(chain.from_iterable(map(self._known.__getitem__, self._find_all(text))))
+        pieces = pre_tokens(text, self._pattern)
+        return list(chain.from_iterable(map(self._known.__getitem__, pieces)))
 
     def _encode_piece(self, piece: str) -> list[int]:
         """The tokens of one pre-token."""
