@@ -55,6 +55,20 @@ export function axes({ x, y, left, right, top, bottom, xTicks, yTicks, xName, yN
   return svg("g", { "aria-hidden": "true" }, ...vertical, ...horizontal, ...names);
 }
 
+/**
+ * Calls `choose(event)` while the pointer is held down in a picture. A shortcut for the pointer: a
+ * slider does the same by keyboard.
+ */
+export function whileHeld(picture, choose) {
+  picture.addEventListener("pointerdown", (event) => {
+    picture.setPointerCapture(event.pointerId);
+    choose(event);
+  });
+  picture.addEventListener("pointermove", (event) => {
+    if (picture.hasPointerCapture(event.pointerId)) choose(event);
+  });
+}
+
 /** Where a pointer is, in the units of the picture's viewBox. */
 export function pointerPosition(picture, event) {
   const box = picture.getBoundingClientRect();

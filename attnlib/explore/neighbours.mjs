@@ -1,7 +1,7 @@
 // Neighbours: a word and a width d → its nearest words by cosine in the first d coordinates.
 
-import { axes, linear, pointerPosition, set, svg } from "./chart.mjs";
 import { element, freshId, setText, show, slider, wholeSteps } from "./controls.mjs";
+import { curveChart } from "./curve-chart.mjs";
 import { limits } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
 import { nearestByWidth, unpacked } from "./nearest.mjs";
@@ -165,54 +165,30 @@ function neighbourRows({ count, change }) {
   };
 }
 
-const CURVE = { left: 24, right: 290, top: 24, bottom: 200, width: 300, height: 238 };
+const CURVE = { left: 24, right: 290, top: 24, bottom: 200, width: 300, height: 238, knob: 5 };
 
 /** At each width, how many of the nearest words are those of the full width. */
 function sharedCurve({ columns, count, change, textId }) {
-  const { left, right, top, bottom, width, height } = CURVE;
-  const x = linear([1, Math.max(columns, 2)], [left, right]);
-  const y = linear([0, count], [bottom, top]);
   const step = [1, 2, 5, 10, 20].find((s) => s * 7 >= columns) ?? 25;
   const inside = Array.from({ length: columns }, (_, i) => i + 1).filter((d) => d % step === 0);
-  const line = svg("polyline", { class: "attn-trace" });
-  const cut = svg("line", { class: "attn-cut", y1: top - 4, y2: bottom });
-  const knob = svg("circle", { class: "attn-knob", r: 5 });
-  const grid = axes({
-    x, y, left, right, top, bottom,
+  const chart = curveChart({
+    over: [1, Math.max(columns, 2)],
+    range: [0, count],
     xTicks: [...new Set([1, ...inside])].map((d) => [d, String(d)]),
     yTicks: [0, Math.ceil(count / 2), count].map((n) => [n, String(n)]),
     xName: "dimensions d",
     yName: `of these ${count}, also nearest in all ${columns}`,
-  });
-  const picture = svg("svg", {
-    class: "attn-picture attn-drag",
-    viewBox: `0 0 ${width} ${height}`,
-    role: "img",
-    "aria-label": "How many of the nearest words stay the same, over the dimensions",
-    "aria-describedby": textId,
-  }, grid, line, cut, knob);
-
-  // A shortcut for the pointer; the slider does the same by keyboard.
-  const toWidth = (event) => {
-    const [px] = pointerPosition(picture, event);
-    const d = 1 + Math.round(((columns - 1) * (px - left)) / (right - left));
-    change({ width: Math.min(Math.max(d, 1), columns) });
-  };
-  picture.addEventListener("pointerdown", (event) => {
-    picture.setPointerCapture(event.pointerId);
-    toWidth(event);
-  });
-  picture.addEventListener("pointermove", (event) => {
-    if (picture.hasPointerCapture(event.pointerId)) toWidth(event);
+    label: "How many of the nearest words stay the same, over the dimensions",
+    textId,
+    curves: ["attn-trace"],
+    onValue: (d) => change({ width: Math.min(d, columns) }),
+    view: CURVE,
   });
   return {
-    node: picture,
+    node: chart.node,
     draw({ width: d }, { sharedByWidth }) {
-      const points = sharedByWidth.map((n, i) => `${x(i + 1).toFixed(2)},${y(n).toFixed(2)}`);
-      set(line, { points: points.join(" ") });
-      const at = x(d).toFixed(2);
-      set(cut, { x1: at, x2: at });
-      set(knob, { cx: at, cy: y(sharedByWidth[d - 1]).toFixed(2) });
+      chart.drawCurve(0, sharedByWidth.map((n, i) => [i + 1, n]));
+      chart.mark(d, sharedByWidth[d - 1]);
     },
   };
 }

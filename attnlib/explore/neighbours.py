@@ -95,9 +95,13 @@ class NeighboursExplorer(Explorer):
     _esm = anywidget_module("neighbours.mjs")
 
     words = Option(checks.distinct_words, _WORDS, limits.N_WORDS, fixed=True)
-    vectors = Option(pack, _spelling(), fixed=True)
+    vectors = Option(pack, None, fixed=True)
     word = Option(checks.text, None, limits.WORD_LENGTH)
     width = Option(checks.whole, None, limits.N_COLUMNS)
+
+    @traitlets.default("vectors")
+    def _vectors_at_hand(self) -> dict[str, Any]:
+        return _spelling()
 
     @traitlets.default("word")
     def _first_word(self) -> str:

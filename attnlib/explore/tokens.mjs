@@ -1,7 +1,7 @@
 // Tokens: any text, cut by the first merges of a byte-pair tokenizer, merge by merge.
 
 import { historyOf, joinsByMerge, tokenBytes, tokensAfter } from "./byte-pair.mjs";
-import { axes, linear, pointerPosition, set, svg } from "./chart.mjs";
+import { axes, linear, pointerPosition, set, svg, whileHeld } from "./chart.mjs";
 import {
   element, freshId, setText, show, showWhole, slider, wholeSteps,
 } from "./controls.mjs";
@@ -119,29 +119,21 @@ function tokenCurve({ change, textId, merges }) {
   const x = linear([0, last], [left, right]);
   let y = linear([0, 1], [bottom, top]);
   const frame = svg("g");
-  const line = svg("polyline", { class: "attn-trace" });
+  const line = svg("polyline", { class: "attn-curve attn-trace" });
   const cut = svg("line", { class: "attn-cut", y1: top - 4, y2: bottom });
   const knob = svg("circle", { class: "attn-knob", r: 5 });
   const picture = svg("svg", {
-    class: "attn-picture attn-drag",
+    class: "attn-picture attn-movable",
     viewBox: `0 0 ${width} ${height}`,
     role: "img",
     "aria-label": "Number of tokens after each merge",
     "aria-describedby": textId,
   }, frame, line, cut, knob);
 
-  // A shortcut for the pointer; the slider does the same by keyboard.
-  const toMerge = (event) => {
+  whileHeld(picture, (event) => {
     const [px] = pointerPosition(picture, event);
     const n = Math.round((merges.length * (px - left)) / (right - left));
     change({ n_merges: Math.min(Math.max(n, 0), merges.length) });
-  };
-  picture.addEventListener("pointerdown", (event) => {
-    picture.setPointerCapture(event.pointerId);
-    toMerge(event);
-  });
-  picture.addEventListener("pointermove", (event) => {
-    if (picture.hasPointerCapture(event.pointerId)) toMerge(event);
   });
 
   let drawn = null;

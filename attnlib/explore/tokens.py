@@ -121,8 +121,12 @@ class TokensExplorer(Explorer):
     _esm = anywidget_module("tokens.mjs")
 
     text = Option(checks.text, _TEXT, limits.TEXT_LENGTH)
-    merges = Option(checks.merges, _learnt(_TEXT, 24), limits.N_MERGES, fixed=True)
+    merges = Option(checks.merges, None, limits.N_MERGES, fixed=True)
     n_merges = Option(checks.whole, 0, limits.N_MERGES)
+
+    @traitlets.default("merges")
+    def _learnt_from_the_first_text(self) -> tuple[Pair, ...]:
+        return _learnt(_TEXT, 24)
 
     def check_together(self) -> None:
         self._check_n_merges(self.n_merges)
