@@ -10,53 +10,6 @@ from attnlib.explore.limits import LIMITS
 # An angle of at most 254 radians is rounded to a few hundredths of a picoradian.
 ROUNDING = {"rtol": 0, "atol": 1e-12}
 
-REFUSED = [
-    ("sinusoidal", "width", 63, ValueError, "width must be even, got 63"),
-    ("sinusoidal", "width", 2, ValueError, "width must lie between 4 and 128, got 2"),
-    ("sinusoidal", "width", 130, ValueError, "width must lie between 4 and 128, got 130"),
-    ("sinusoidal", "width", 64.0, TypeError, "width must be a whole number, got 64.0"),
-    ("sinusoidal", "position", -1, ValueError, "position must lie between 0 and 127, got -1"),
-    ("sinusoidal", "position", 128, ValueError, "position must lie between 0 and 127, got 128"),
-    ("sinusoidal", "position", True, TypeError, "position must be a whole number, got True"),
-    ("sinusoidal", "dimension", 128, ValueError, "dimension must lie between 0 and 127, got 128"),
-    (
-        "sinusoidal",
-        "dimension",
-        64,
-        ValueError,
-        "dimension must be less than width, got dimension=64 and width=64",
-    ),
-    (
-        "sinusoidal",
-        "width",
-        8,
-        ValueError,
-        "dimension must be less than width, got dimension=8 and width=8",
-    ),
-    ("sinusoidal", "base", 500, ValueError, "base must be one of 100, 1000, .*, got 500"),
-    ("sinusoidal", "base", float("nan"), ValueError, "base must be one of .*, got nan"),
-    ("sinusoidal", "base", "10000", TypeError, "base must be a number, got '10000'"),
-    ("rotary", "query_position", 65, ValueError, "must lie between 0 and 64, got 65"),
-    ("rotary", "key_position", -3, ValueError, "key_position must lie between 0 and 64, got -3"),
-    ("rotary", "key_position", 2.5, TypeError, "key_position must be a whole number, got 2.5"),
-    ("rotary", "pair", 32, ValueError, "pair must lie between 0 and 31, got 32"),
-    ("rotary", "angle", -180, ValueError, "angle must lie between -179 and 180, got -180"),
-    ("rotary", "all_pairs", 1, TypeError, "all_pairs must be True or False, got 1"),
-]
-
-
-@pytest.mark.parametrize(("name", "option", "value", "kind", "words"), REFUSED)
-def test_a_value_that_no_slider_reaches_is_refused_at_first_and_later(
-    name, option, value, kind, words
-):
-    with pytest.raises(kind, match=words):
-        explore(name, **{option: value})
-    explorer = explore(name)
-    before = explorer.state
-    with pytest.raises(kind, match=words):
-        setattr(explorer, option, value)
-    assert explorer.state == before
-
 
 def test_numbers_of_numpy_and_1e4_are_numbers():
     explorer = explore("sinusoidal", width=np.int64(8), dimension=np.int32(3), base=1e4)
