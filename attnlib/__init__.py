@@ -21,7 +21,17 @@ from attnlib.attention import (
     grouped_query_attention,
 )
 from attnlib.axes import AXES
-from attnlib.masks import causal_mask, padding_mask, prefix_mask, window_mask
+from attnlib.layers import MultiHeadAttention
+from attnlib.masks import (
+    block_mask,
+    causal_mask,
+    compose_masks,
+    document_mask,
+    padding_mask,
+    prefix_mask,
+    window_mask,
+)
+from attnlib.models import Encoder
 from attnlib.positions import (
     alibi_bias,
     alibi_slopes,
@@ -36,6 +46,7 @@ from attnlib.positions import (
     yarn_attention_factor,
     yarn_frequencies,
 )
+from attnlib.pretrained import load_pretrained
 from attnlib.sizes import PUBLISHED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.softmax import log_sum_exp, merge_attention, softmax
 from attnlib.tokenizer import BytePairTokenizer
@@ -48,19 +59,25 @@ __all__ = [
     "PUBLISHED",
     "AttentionSizes",
     "BytePairTokenizer",
+    "Encoder",
     "LatentAttentionSizes",
     "ModelSizes",
+    "MultiHeadAttention",
     "WordPieceTokenizer",
     "alibi_bias",
     "alibi_slopes",
     "attention_weights",
     "attention_with_lse",
+    "block_mask",
     "causal_mask",
+    "compose_masks",
+    "document_mask",
     "dot_product_attention",
     "explore",
     "grouped_query_attention",
     "linear_frequencies",
     "llama3_frequencies",
+    "load_pretrained",
     "log_sum_exp",
     "merge_attention",
     "padded_positions",

@@ -39,7 +39,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from attnlib.softmax import FLOATING, broadcasts_to, computing_dtype, softmax_and_log_sum_exp
+from attnlib.softmax import computing_dtype, softmax_and_log_sum_exp
+from attnlib.tensor_checks import broadcasts_to, check_axes, check_boolean, check_floating
 
 
 def dot_product_attention(
@@ -219,6 +220,38 @@ def attention_with_lse(
         tensor([[[8.]]])
     """
     return _attend(q, k, v, may_attend, bias, scale)[:2]
+
+
+def check_mask_and_bias(
+    may_attend: Tensor | None,
+    bias: Tensor | None,
+    bhts: tuple[int, int, int, int],
+    name: str,
+    beside: Tensor,
+) -> None:
+    """Refuse a mask or a bias that says nothing about the pairs of targets and sources.
+
+    Args:
+        may_attend: As in `grouped_query_attention`.
+        bias: As in `grouped_query_attention`.
+        bhts: What both must broadcast to.
+        name: How `beside` is called.
+        beside: Whose device they must be on.
+
+    Example:
+        >>> check_mask_and_bias(torch.ones(7, 5).bool(), None, (2, 6, 5, 7), "q", torch.ones(()))
+        Traceback (most recent call last):
+        ValueError: may_attend must broadcast to (b, h, t, s) = (2, 6, 5, 7), got shape (7, 5)
+    """
+    if may_attend is not None:
+        advice = "; numbers that are added to the scores go to bias"
+        check_boolean("may_attend", may_attend, "may be read", advice)
+    if bias is not None:
+        check_floating("bias", bias, "; a boolean mask goes to may_attend")
+    for mask, x in (("may_attend", may_attend), ("bias", bias)):
+        if x is not None:
+            _require_device(mask, x, name, beside)
+            _require_broadcast(mask, x, bhts)
 
 
 def _attend(
@@ -449,7 +482,7 @@ def _require_inputs(
             f"q, k and v must have the same dtype, got {q.dtype}, {k.dtype} and {v.dtype}"
         )
     for name, x in (("k", k), ("v", v)):
-        _require_device(name, x, q)
+        _require_device(name, x, "q", q)
     (b, h, t, d), (_, g, s, _) = q.shape, k.shape
     for letter, axis, others in (("b", 0, (k, v)), ("d", 3, (k,))):
         for name, x in zip(("k", "v"), others, strict=False):
@@ -468,41 +501,22 @@ def _require_inputs(
         raise ValueError("queries and keys must have a width, got d=0")
     if g == 0 or h % g != 0:
         raise ValueError(f"g must divide h, got h={h} and g={g}")
-    if may_attend is not None:
-        if not isinstance(may_attend, Tensor) or may_attend.dtype != torch.bool:
-            raise TypeError(
-                "may_attend must be a boolean tensor, True = may be read, got "
-                f"{_kind(may_attend)}; numbers that are added to the scores go to bias"
-            )
-        _require_device("may_attend", may_attend, q)
-        _require_broadcast("may_attend", may_attend, (b, h, t, s))
-    if bias is not None:
-        if not isinstance(bias, Tensor) or bias.dtype not in FLOATING:
-            raise TypeError(
-                f"bias must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(bias)}; "
-                "a boolean mask goes to may_attend"
-            )
-        _require_device("bias", bias, q)
-        _require_broadcast("bias", bias, (b, h, t, s))
+    check_mask_and_bias(may_attend, bias, (b, h, t, s), "q", q)
     if scale is not None:
         _require_scale(scale, computing_dtype(q.dtype))
 
 
 def _require_shaped(name: str, x: Tensor, axes: str) -> None:
-    if not isinstance(x, Tensor) or x.dtype not in FLOATING:
-        raise TypeError(f"{name} must be a tensor of fp16, bf16, fp32 or fp64, got {_kind(x)}")
-    if x.ndim != 4:
-        raise ValueError(
-            f"{name} must have axes ({axes.replace(' ', ', ')}), got shape {tuple(x.shape)}"
-        )
+    check_floating(name, x)
+    check_axes(name, x, axes)
 
 
-def _require_device(name: str, x: Tensor, q: Tensor) -> None:
-    if x.device != q.device:
+def _require_device(name: str, x: Tensor, other: str, beside: Tensor) -> None:
+    if x.device != beside.device:
         raise ValueError(
-            f"q and {name} must be on the same device, got q on {q.device} and {name} on "
-            f"{x.device}; masks are made where they are needed by causal_mask(..., "
-            "device=q.device)"
+            f"{other} and {name} must be on the same device, got {other} on {beside.device} and "
+            f"{name} on {x.device}; masks are made where they are needed by causal_mask(..., "
+            f"device={other}.device)"
         )
 
 
@@ -526,7 +540,3 @@ def _require_broadcast(name: str, x: Tensor, bhts: tuple[int, int, int, int]) ->
         raise ValueError(
             f"{name} must broadcast to (b, h, t, s) = {bhts}, got shape {tuple(x.shape)}"
         )
-
-
-def _kind(x: object) -> str:
-    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__

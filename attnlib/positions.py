@@ -38,12 +38,18 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from attnlib import require
-from attnlib.masks import _require_is_token, _steps_behind
-from attnlib.softmax import FLOATING, _require_floating, broadcasts_to, computing_dtype
+from attnlib.masks import steps_behind
+from attnlib.softmax import computing_dtype
+from attnlib.tensor_checks import (
+    FLOATING,
+    broadcasts_to,
+    check_floating,
+    check_is_token,
+    check_positions,
+)
 
 Pairing = Literal["half", "interleaved"]
 
-_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 _DEFAULT_BASE = 10_000.0
 
 
@@ -80,7 +86,7 @@ def sinusoidal_encoding(
         tensor([[0.0000, 1.0000, 0.0000, 1.0000],
                 [0.8400, 0.5400, 0.0100, 1.0000]])
     """
-    _require_positions(positions)
+    check_positions("positions", positions)
     dtype = _floating_or_default(dtype)
     angles = _angles(positions, rotary_frequencies(width, base=base))
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)
@@ -502,11 +508,11 @@ def alibi_bias(
     """
     n_targets = require.at_least("n_targets", n_targets, 0)
     n_sources = require.at_least("n_sources", n_sources, 0)
-    _require_floating("slopes", slopes)
+    check_floating("slopes", slopes)
     if slopes.ndim != 1:
         raise ValueError(f"slopes must have the one axis (h,), got shape {tuple(slopes.shape)}")
     dtype = computing_dtype(slopes.dtype)
-    distance_ts = _steps_behind(n_targets, n_sources, slopes.device).abs()
+    distance_ts = steps_behind(n_targets, n_sources, slopes.device).abs()
     return torch.einsum("h,ts->hts", slopes.to(dtype), (-distance_ts).to(dtype)).to(slopes.dtype)
 
 
@@ -534,8 +540,23 @@ def padded_positions(is_token: Bool[Tensor, "b s"]) -> Int[Tensor, "b s"]:
         tensor([[0, 0, 0, 1],
                 [0, 1, 2, 3]])
     """
-    _require_is_token(is_token)
+    check_is_token(is_token)
     return (is_token.cumsum(dim=-1) - 1).clamp(min=0)
+
+
+def check_pairing(pairing: str) -> None:
+    """Refuse a pairing that is not one of the two.
+
+    Example:
+        >>> check_pairing("halves")
+        Traceback (most recent call last):
+        ValueError: pairing must be "half" (coordinates i and i + r/2) or "interleaved" ...
+    """
+    if not isinstance(pairing, str) or pairing not in ("half", "interleaved"):
+        raise ValueError(
+            'pairing must be "half" (coordinates i and i + r/2) or "interleaved" (neighbours), got '
+            f"{pairing!r}"
+        )
 
 
 def _angles(positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -571,13 +592,9 @@ def _require_rotation(
     x: Tensor, positions: Tensor, pairing: str, base: float, frequencies: Tensor | None
 ) -> Tensor:
     """Refuse what has no meaning, before anything is turned; give the frequencies."""
-    _require_floating("x", x)
-    _require_positions(positions)
-    if not isinstance(pairing, str) or pairing not in ("half", "interleaved"):
-        raise ValueError(
-            'pairing must be "half" (coordinates i and i + r/2) or "interleaved" (neighbours), got '
-            f"{pairing!r}"
-        )
+    check_floating("x", x)
+    check_positions("positions", positions)
+    check_pairing(pairing)
     if x.ndim < 1 or positions.ndim > x.ndim - 1:
         raise ValueError(
             "x must have an axis for its width and one for each axis of the positions, got x "
@@ -605,19 +622,6 @@ def _require_rotation(
     return frequencies
 
 
-def _require_positions(positions: Tensor) -> None:
-    if not isinstance(positions, Tensor) or positions.dtype not in _INTEGERS:
-        kind = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
-        raise TypeError(
-            f"positions must be a tensor of signed integers, got {kind}; for a boolean mask write "
-            "padded_positions(is_token)"
-        )
-    if positions.is_meta:  # a shape without numbers
-        return
-    if positions.numel() and (lowest := int(positions.min())) < 0:
-        raise ValueError(f"positions must be at least 0, got {lowest}")
-
-
 def _require_width(width: int, letter: str = "width", advice: str = "") -> int:
     width = require.integer(letter, width)
     if width < 2 or width % 2:
@@ -629,7 +633,7 @@ def _require_width(width: int, letter: str = "width", advice: str = "") -> int:
 
 
 def _require_frequencies(frequencies: Tensor) -> None:
-    _require_floating("frequencies", frequencies)
+    check_floating("frequencies", frequencies)
     if frequencies.ndim != 1:
         raise ValueError(
             f"frequencies must have one axis, one for each pair of coordinates, got shape "

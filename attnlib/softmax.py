@@ -19,6 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from attnlib.tensor_checks import broadcasts_to, check_boolean, check_floating
+
 
 def softmax(
     scores: Float[Tensor, "*rows s"], where: Bool[Tensor, "..."] | None = None
@@ -184,16 +186,14 @@ def _largest(scores: Tensor) -> Tensor:
 
 
 def _require_scores(scores: Tensor, where: Tensor | None) -> None:
-    _require_floating("scores", scores)
+    check_floating("scores", scores)
     if scores.ndim == 0:
         raise ValueError(
             "scores must have at least one axis, the last is summed over; got shape ()"
         )
     if where is None:
         return
-    if not isinstance(where, Tensor) or where.dtype != torch.bool:
-        kind = where.dtype if isinstance(where, Tensor) else type(where).__name__
-        raise TypeError(f"where must be a boolean tensor, True = counts, got {kind}")
+    check_boolean("where", where, "counts")
     if not broadcasts_to(where.shape, scores.shape):
         raise ValueError(
             f"where must broadcast to the scores, got where {tuple(where.shape)} and "
@@ -214,8 +214,8 @@ def _require_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> list[tuple[Tensor,
         if len(part) != 2:
             raise ValueError(f"{pairs} {len(part)} things in part {i}")
     for i, (out, lse) in enumerate(parts):
-        _require_floating(f"the output of part {i}", out)
-        _require_floating(f"the log-sum-exp of part {i}", lse)
+        check_floating(f"the output of part {i}", out)
+        check_floating(f"the log-sum-exp of part {i}", lse)
         if out.shape[:-1] != lse.shape or out.ndim == 0:
             raise ValueError(
                 f"a log-sum-exp must have the shape of its output without the last axis, got "
@@ -233,27 +233,3 @@ def _require_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> list[tuple[Tensor,
                     f"{x.dtype} in part {i}"
                 )
     return parts
-
-
-def _require_floating(name: str, x: Tensor) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}")
-    if x.dtype not in FLOATING:
-        raise TypeError(f"{name} must be one of fp16, bf16, fp32, fp64, got {x.dtype}")
-
-
-FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""The dtypes that attnlib computes with."""
-
-
-def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Say whether an array of the one shape can be repeated to fill the other.
-
-    Example:
-        >>> broadcasts_to((5, 7), (2, 6, 5, 7)), broadcasts_to((2, 7), (2, 6, 5, 7))
-        (True, False)
-    """
-    missing = len(target) - len(shape)
-    return missing >= 0 and all(
-        size in (1, wanted) for size, wanted in zip(shape, target[missing:], strict=True)
-    )

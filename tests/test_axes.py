@@ -18,7 +18,7 @@ def signatures() -> list[tuple[str, str]]:
             if (
                 isinstance(node, ast.Subscript)
                 and isinstance(node.value, ast.Name)
-                and node.value.id in {"Float", "Bool", "Int"}
+                and node.value.id in {"Float", "Float64", "Bool", "Int", "Integer"}
             ):
                 shapes.append((path.name, node.slice.elts[1].value))
     return shapes
@@ -42,7 +42,7 @@ def test_every_einsum_uses_only_letters_of_the_table():
     for path in PACKAGE.rglob("*.py"):
         for equation in re.findall(r"einsum\(\s*\"([^\"]+)\"", path.read_text(encoding="utf-8")):
             found += 1
-            assert set(equation) - set("->, ") <= set(AXES), f"{path.name}: {equation}"
+            assert set(equation) - set("->, .") <= set(AXES), f"{path.name}: {equation}"
     assert found >= 3
 
 

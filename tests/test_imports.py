@@ -16,6 +16,7 @@ ORDER = [
     ["require"],
     ["axes"],
     ["definitions"],
+    ["tensor_checks"],
     ["softmax"],
     ["masks"],
     ["positions"],
@@ -46,6 +47,7 @@ HEAVY = (
     "pandas",
     "matplotlib",
     "regex",
+    "safetensors",
 )
 
 
@@ -100,6 +102,13 @@ def test_the_check_of_imports_sees_every_form(tmp_path):
     path = tmp_path / "example.py"
     path.write_text(source, encoding="utf-8")
     assert imports_of(path) == {"softmax", "axes", "data", ""}
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_private_name_is_used_in_its_own_file_only(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnlib"):
+            assert not [alias.name for alias in node.names if alias.name.startswith("_")]
 
 
 def test_definitions_import_nothing_here_and_only_exercises_imports_them():

@@ -40,6 +40,9 @@ SECONDS_A_RUN = 300
 OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--tb=line"]
 WITHOUT_HOOK = ["-o", "addopts=--strict-markers"]
 TOO_SLOW, NOT_THE_COPY = 124, 99
+# With these the tests of JavaScript in tests/book find Node and call the modules of the copy.
+FOR_NODE = ("tests/book/conftest.py", "tests/book/builds.py")
+CODE = (".py", ".mjs", ".css")
 
 
 def main(words: list[str]) -> int:
@@ -110,13 +113,27 @@ def difference(fault: Fault, text: str) -> str:
 
 
 def copy_of_the_package(folder: Path) -> Path:
-    """What the tests of the table need, and no more: the texts and the pictures stay behind."""
-    leave_out = shutil.ignore_patterns("data", "explore", "plots.py", "__pycache__")
-    shutil.copytree(ROOT / "attnlib", folder / "attnlib", ignore=leave_out)
-    (folder / "tests" / "refusals").mkdir(parents=True)
-    for name in {f.test for f in FAULTS} | {"tests/conftest.py", "pyproject.toml"}:
+    """What the tests of the table need, and no more: the figures stay behind."""
+    leave_out = shutil.ignore_patterns("plots.py", "__pycache__")
+    shutil.copytree(
+        ROOT / "attnlib", folder / "attnlib", ignore=leave_out, copy_function=copy_or_link
+    )
+    for kind in ("refusals", "book"):
+        (folder / "tests" / kind).mkdir(parents=True)
+    (folder / "book").mkdir()
+    scripts = {f"book/{path.name}" for path in (ROOT / "book").glob("*.py")}
+    others = {"tests/conftest.py", "pyproject.toml", "Makefile", *FOR_NODE}
+    for name in {f.test for f in FAULTS} | scripts | others:
         shutil.copy(ROOT / name, folder / name)
     return folder
+
+
+def copy_or_link(source: str, target: str) -> None:
+    """Texts and numbers are many megabytes, and no fault is planted in them: a link will do."""
+    if Path(source).suffix in CODE:
+        shutil.copy2(source, target)
+    else:
+        os.symlink(source, target)
 
 
 def run_all(

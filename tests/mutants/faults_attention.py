@@ -1,15 +1,18 @@
 """Faults in softmax, masks, attention, their definitions and their judges.
 
-B01 to B18 are about masks, softmax and numerical range, B20 to B27 about the scale. Two of them
-belong to code that is not here yet and stand here as the nearest thing: B23 (the factor that YaRN
-adds to the scale of latent attention) as a scale that the caller gives and the code does not use;
-B27 (a head's width taken to be the model's width over the number of heads) as a scale made from
-another width. They return as themselves with `latent` and `sizes`.
+B01 to B18 are about masks, softmax and numerical range, B20 to B27 about the scale. Functions of
+arrays know neither models nor YaRN, so three of them are here as the nearest thing: B23 (the factor
+that YaRN adds to the scale) as a scale that the caller gives and the code does not use, B25 (heads
+and layers exchanged) as heads that cannot be shared out, and B27 (a head's width taken to be m/h)
+as a scale made from another width. As themselves they stand in faults_sizes.py, faults_layers.py
+and, for the factor alone, in faults_positions.py. What B23 does to latent attention, whose scale is
+(n + r) to the power −½ times the square of the factor, is planted in the sizes of DeepSeek-V2.
 """
 
 from fault import fault
 
 SOFTMAX = "attnlib/softmax.py"
+CHECKS = "attnlib/tensor_checks.py"
 MASKS = "attnlib/masks.py"
 ATTENTION = "attnlib/attention.py"
 DEFINITIONS = "attnlib/definitions/of_attention.py"
@@ -635,9 +638,21 @@ FAULTS = (
     # --- refusals ---------------------------------------------------------------------------------
     fault(
         "a mask of numbers is taken",
-        ATTENTION,
+        CHECKS,
         T_REFUSALS,
-        ("if not isinstance(may_attend, Tensor) or may_attend.dtype != torch.bool:", "if False:"),
+        ("if not isinstance(x, Tensor) or x.dtype != torch.bool:", "if False:"),
+    ),
+    fault(
+        "whole numbers are taken for numbers with a fraction",
+        CHECKS,
+        T_REFUSALS,
+        ("or x.dtype not in FLOATING:", "or False:"),
+    ),
+    fault(
+        "another number of axes is taken",
+        CHECKS,
+        T_REFUSALS,
+        ("    if x.ndim != len(letters):", "    if False:"),
     ),
     fault(
         "a mask that does not broadcast is not refused",
@@ -647,7 +662,7 @@ FAULTS = (
     ),
     fault(
         "a mask may be larger than the scores",
-        SOFTMAX,
+        CHECKS,
         T_REFUSALS,
         ("size in (1, wanted)", "1 in (size, wanted) or size == wanted"),
     ),
@@ -667,7 +682,7 @@ FAULTS = (
         "different devices are not refused",
         ATTENTION,
         T_REFUSALS,
-        ("    if x.device != q.device:", "    if False:"),
+        ("    if x.device != beside.device:", "    if False:"),
     ),
     fault(
         "a scale beyond the range of fp32 is taken",

@@ -8,6 +8,7 @@ positions which it is given.
 from fault import fault
 
 POSITIONS = "attnlib/positions.py"
+CHECKS = "attnlib/tensor_checks.py"
 EXERCISES = "attnlib/exercises/positions.py"
 DEFINITIONS = "attnlib/definitions/of_positions.py"
 
@@ -167,7 +168,7 @@ FAULTS = (
     ),
     fault(
         "negative positions are accepted",
-        POSITIONS,
+        CHECKS,
         T_REFUSALS,
         ("(lowest := int(positions.min())) < 0", "(lowest := int(positions.min())) < -(2**40)"),
         bug="B67",
@@ -247,8 +248,8 @@ FAULTS = (
         POSITIONS,
         T_POSITIONS,
         (
-            "_steps_behind(n_targets, n_sources, slopes.device).abs()",
-            "_steps_behind(n_targets, n_sources, slopes.device)",
+            "steps_behind(n_targets, n_sources, slopes.device).abs()",
+            "steps_behind(n_targets, n_sources, slopes.device)",
         ),
     ),
     fault(
@@ -256,7 +257,7 @@ FAULTS = (
         POSITIONS,
         T_POSITIONS,
         (
-            "_steps_behind(n_targets, n_sources, slopes.device).abs()",
+            "steps_behind(n_targets, n_sources, slopes.device).abs()",
             "(torch.arange(n_targets)[:, None] - torch.arange(n_sources)).abs()",
         ),
     ),

@@ -33,6 +33,23 @@ FAULTS = (
         bug="B27",
     ),
     fault(
+        "heads may be given by their place, where another number can stand",
+        ATTENTION,
+        T_REFUSALS,
+        (
+            "@dataclass(frozen=True, kw_only=True)\nclass AttentionSizes:",
+            "@dataclass(frozen=True)\nclass AttentionSizes:",
+        ),
+        bug="B25",
+    ),
+    fault(
+        "YaRN's factor is left out of the scale of DeepSeek-V2",
+        MODEL,
+        T_SIZES,
+        ("return self.attention.score_scale * factor", "return self.attention.score_scale"),
+        bug="B23",
+    ),
+    fault(
         "YaRN's factor is not squared",
         ROTARY,
         T_SIZES,

@@ -13,7 +13,10 @@ import attnlib
 from attnlib import (
     attention_weights,
     attention_with_lse,
+    block_mask,
     causal_mask,
+    compose_masks,
+    document_mask,
     dot_product_attention,
     grouped_query_attention,
     log_sum_exp,
@@ -269,9 +272,9 @@ def test_masks_are_refused_before_anything_is_computed(attend, monkeypatch):
 
 @pytest.mark.parametrize("function", [softmax, log_sum_exp])
 def test_softmax_refuses(function):
-    with refuses(TypeError, "scores must be one of fp16, bf16, fp32, fp64, got torch.int64"):
+    with refuses(TypeError, "scores must be a tensor of fp16, bf16, fp32 or fp64, got torch.int64"):
         function(torch.ones(3, dtype=torch.int64))
-    with refuses(TypeError, "scores must be a torch tensor, got list"):
+    with refuses(TypeError, "scores must be a tensor of fp16, bf16, fp32 or fp64, got list"):
         function([1.0, 2.0])
     with refuses(ValueError, "scores must have at least one axis"):
         function(torch.tensor(1.0))
@@ -294,9 +297,9 @@ def test_merge_refuses():
         merge_attention([part, (ones(2, 4), ones(2))])
     with refuses(TypeError, "all parts must have the same dtype, got torch.float32 in part 0"):
         merge_attention([part, (ones(2, 3).double(), ones(2))])
-    with refuses(TypeError, "the log-sum-exp of part 0 must be one of fp16, bf16, fp32, fp64"):
+    with refuses(TypeError, "the log-sum-exp of part 0 must be a tensor of fp16, bf16, fp32"):
         merge_attention([(ones(2, 3), torch.ones(2, dtype=torch.int64))])
-    with refuses(TypeError, "the output of part 0 must be a torch tensor, got list"):
+    with refuses(TypeError, "the output of part 0 must be a tensor of fp16, bf16, fp32"):
         merge_attention([([1.0], ones(2))])
     with refuses(ValueError, "got output () and log-sum-exp () in part 0"):
         merge_attention([(torch.tensor(1.0), torch.tensor(1.0))])
@@ -320,8 +323,13 @@ def test_merge_refuses_what_is_not_pairs():
 
 @pytest.mark.parametrize(
     "mask",
-    [causal_mask, lambda *a: window_mask(*a, window=2), lambda *a: prefix_mask(*a, n_prefix=0)],
-    ids=["causal", "window", "prefix"],
+    [
+        causal_mask,
+        lambda *a: window_mask(*a, window=2),
+        lambda *a: prefix_mask(*a, n_prefix=0),
+        lambda *a: block_mask(*a, block=2),
+    ],
+    ids=["causal", "window", "prefix", "block"],
 )
 def test_masks_refuse_impossible_counts(mask):
     with refuses(ValueError, "n_targets must be at least 0, got -1"):
@@ -334,13 +342,17 @@ def test_masks_refuse_impossible_counts(mask):
         mask(3, True)
 
 
-@pytest.mark.parametrize("mask", [causal_mask, window_mask, prefix_mask])
+SIZE_OF_A = {causal_mask: "window", window_mask: "window", prefix_mask: "n_prefix"}
+SIZE_OF_A |= {block_mask: "block"}
+
+
+@pytest.mark.parametrize("mask", SIZE_OF_A)
 def test_masks_are_refused_before_anything_is_built(mask, monkeypatch):
     def build(*_, **__):
         raise AssertionError("something was built")
 
     monkeypatch.setattr(torch, "arange", build)
-    n, wrong = 10**12, "n_prefix" if mask is prefix_mask else "window"
+    n, wrong = 10**12, SIZE_OF_A[mask]
     for value in (10**12 + 1, -1) if mask is prefix_mask else (0, -1):
         with pytest.raises(ValueError, match=rf"{wrong}.*{value}"):
             mask(n, **{wrong: value})
@@ -365,6 +377,53 @@ def test_a_prefix_longer_than_the_sources_is_refused():
         prefix_mask(4, n_prefix=5)
     with refuses(ValueError, "n_prefix must be at least 0, got -1"):
         prefix_mask(4, n_prefix=-1)
+
+
+def test_a_block_without_a_position_is_refused():
+    for block in (0, -3):
+        with refuses(ValueError, f"block must be at least 1, got {block}"):
+            block_mask(4, block=block)
+    with refuses(TypeError, "block must be a whole number, got 2.5"):
+        block_mask(4, block=2.5)
+
+
+def test_documents_are_integers_of_two_axes():
+    says = "document must be a tensor of integers, one number for each document, got "
+    with refuses(TypeError, says + "torch.float32"):
+        document_mask(ones(2, 3))
+    with refuses(TypeError, says + "torch.bool"):
+        document_mask(ones(2, 3, dtype=torch.bool))
+    with refuses(TypeError, says + "list"):
+        document_mask([[0, 1]])
+    with refuses(ValueError, "document must have axes (b, s), got shape (3,)"):
+        document_mask(ones(3, dtype=torch.int64))
+
+
+def test_masks_that_do_not_compose_are_refused(monkeypatch):
+    def build(*_, **__):
+        raise AssertionError("something was computed")
+
+    monkeypatch.setattr(torch, "einsum", build)
+    mask = ones(2, 3, dtype=torch.bool)
+    for place, which in enumerate(("later", "earlier")):
+        for wrong, kind in ((ones(3, 3), "torch.float32"), ([[True]], "list")):
+            masks = [mask, mask]
+            masks[place] = wrong
+            says = f"{which} must be a boolean tensor, True = may be read, got {kind}"
+            with refuses(TypeError, says):
+                compose_masks(*masks)
+    with refuses(ValueError, "must be on the same device, got cpu and meta"):
+        compose_masks(mask, mask.T.to("meta"))
+    with refuses(ValueError, "later must have axes (…, t, r), got shape (3,)"):
+        compose_masks(mask[0], mask)
+    with refuses(ValueError, "earlier must have axes (…, r, s), got shape (3,)"):
+        compose_masks(mask, mask[0])
+    with refuses(ValueError, "got r=3 in later and r=2 in earlier"):
+        compose_masks(mask, mask)
+    with refuses(ValueError, "must broadcast, got (2, 4) in later and (3, 4) in earlier"):
+        compose_masks(mask.expand(2, 4, 2, 3), mask.T.expand(3, 4, 3, 2))
+    with refuses(ValueError, "must broadcast, got (2,) in later and (2, 4) in earlier"):
+        compose_masks(mask.expand(2, 2, 3), mask.T.expand(2, 4, 3, 2))
 
 
 def test_padding_refuses_numbers_and_says_what_to_write():

@@ -1,0 +1,436 @@
+"""Faults in the layer of multi-head attention.
+
+B20, B22, B25 and B27 of the scale and the projections stand here as they were reported: about a
+layer. B36 was a cache as large as the query heads ask; here it is the projections of the keys.
+"""
+
+from fault import fault
+
+LAYERS = "attnlib/layers.py"
+
+T_LAYERS = "tests/test_layers.py"
+T_REFUSALS = "tests/refusals/test_layers_refusals.py"  # run without the shape hook
+
+_SCALE = "self.score_scale = sizes.score_scale * (1.0 if rotary is None else rotary.score_factor)"
+_HEADS = "h, g, d, e = sizes.n_query_heads, sizes.n_kv_heads, sizes.head_dim, sizes.value_dim"
+_IN_ATTENTION = (
+    "            self._values(read_bsm),\n"
+    "            may_attend=may_attend,\n"
+    "            bias=bias,\n"
+    "            scale=self.score_scale,"
+)
+_IN_WEIGHTS = (
+    "            self._keys(read_bsm, read_positions),\n"
+    "            may_attend=may_attend,\n"
+    "            bias=bias,\n"
+    "            scale=self.score_scale,"
+)
+_NORM = "heads = heads if norm is None else norm(heads)\n"
+_TURN = "return rotate(heads, positions, pairing=self.pairing, frequencies=self._frequencies)"
+_SPLIT = 'rearrange(x, "b token (head width) -> b head token width", head=n_heads)'
+_JOIN = 'rearrange(out_bhte, "b h t e -> b t (h e)")'
+_SPREAD = "std=projection.in_features**-0.5"
+
+
+def layer(name: str, *edits: tuple[str, str], test: str = T_LAYERS, bug: str = ""):
+    return fault(f"layer: {name}", LAYERS, test, *edits, bug=bug)
+
+
+FAULTS = (
+    # --- the scale ----------------------------------------------------------------------------
+    layer(
+        "the scale uses the width m of the model",
+        (_SCALE, "self.score_scale = width**-0.5"),
+        bug="B20",
+    ),
+    layer("the scale is multiplied twice", (_SCALE, f"{_SCALE}**2"), bug="B22"),
+    layer("the scale is not rooted", (_SCALE, "self.score_scale = 1 / sizes.head_dim"), bug="B22"),
+    layer("the scale is missing", (_SCALE, "self.score_scale = 1.0"), bug="B22"),
+    layer(
+        "the scale of the sizes is not given to attention",
+        (_IN_ATTENTION, _IN_ATTENTION.replace("scale=self.score_scale", "scale=None")),
+        bug="B22",
+    ),
+    layer(
+        "the weights that are shown have another scale than those that are used",
+        (_IN_WEIGHTS, _IN_WEIGHTS.replace("scale=self.score_scale", "scale=None")),
+        bug="B22",
+    ),
+    layer(
+        "YaRN's factor is left out of the scale",
+        (_SCALE, "self.score_scale = sizes.score_scale"),
+        bug="B23",
+    ),
+    layer(
+        "YaRN's factor is not squared",
+        ("else rotary.score_factor)", "else rotary.score_factor**0.5)"),
+        bug="B23",
+    ),
+    # --- heads and widths ---------------------------------------------------------------------
+    layer(
+        "query heads and key/value heads are exchanged",
+        (_HEADS, _HEADS.replace("h, g, d, e", "g, h, d, e")),
+        bug="B25",
+    ),
+    layer(
+        "a head's width is taken to be m/h",
+        (_HEADS, f"{_HEADS}\n        d = max(1, width // h)"),
+        bug="B27",
+    ),
+    layer(
+        "the widths of keys and of values are exchanged",
+        (_HEADS, _HEADS.replace("h, g, d, e", "h, g, e, d")),
+    ),
+    layer(
+        "keys and values have as many heads as queries",
+        ("self.key = nn.Linear(source_width, g * d,", "self.key = nn.Linear(source_width, h * d,"),
+        (
+            "_split(self.key(x_bsm), self.sizes.n_kv_heads)",
+            "_split(self.key(x_bsm), self.sizes.n_query_heads)",
+        ),
+        (
+            "self.value = nn.Linear(source_width, g * e,",
+            "self.value = nn.Linear(source_width, h * e,",
+        ),
+        (
+            "_split(self.value(x_bsm), self.sizes.n_kv_heads)",
+            "_split(self.value(x_bsm), self.sizes.n_query_heads)",
+        ),
+        bug="B36",
+    ),
+    layer(
+        "a head's coordinates are strided and not neighbours",
+        (_SPLIT, _SPLIT.replace("(head width)", "(width head)")),
+        bug="B50",
+    ),
+    layer(
+        "the output's columns are sorted by coordinate and not by head",
+        (_JOIN, _JOIN.replace("(h e)", "(e h)")),
+    ),
+    layer(
+        "the heads are averaged and not added",
+        (_JOIN, f"{_JOIN} / self.sizes.n_query_heads"),
+    ),
+    # --- what is read -------------------------------------------------------------------------
+    layer(
+        "values are made from x and not from what is read",
+        ("            self._values(read_bsm),\n", "            self._values(x_btm),\n"),
+    ),
+    layer(
+        "what is to be read is forgotten",
+        (
+            "        return read_bsm, read_positions\n",
+            "        return (x_btm, positions) if self.source_width == self.width else "
+            "(read_bsm, read_positions)\n",
+        ),
+    ),
+    layer(
+        "the keys' matrix makes the values",
+        (
+            "return _split(self.value(x_bsm), self.sizes.n_kv_heads)",
+            "return _split(self.key(x_bsm), self.sizes.n_kv_heads)",
+        ),
+        bug="B3A",
+    ),
+    layer(
+        "the mask is not given to attention",
+        (_IN_ATTENTION, _IN_ATTENTION.replace("may_attend=may_attend", "may_attend=None")),
+    ),
+    layer(
+        "the bias is not given to attention",
+        (_IN_ATTENTION, _IN_ATTENTION.replace("bias=bias", "bias=None")),
+    ),
+    layer(
+        "the mask is not given to the weights that are shown",
+        (_IN_WEIGHTS, _IN_WEIGHTS.replace("may_attend=may_attend", "may_attend=None")),
+    ),
+    # --- biases -------------------------------------------------------------------------------
+    layer(
+        "the output has no bias",
+        ("nn.Linear(h * e, width, bias=sizes.biases)", "nn.Linear(h * e, width, bias=False)"),
+    ),
+    layer(
+        "the output has a bias always",
+        ("nn.Linear(h * e, width, bias=sizes.biases)", "nn.Linear(h * e, width)"),
+    ),
+    layer(
+        "the keys have no bias, since it does nothing without rotary positions",
+        (
+            "nn.Linear(source_width, g * d, bias=sizes.biases)",
+            "nn.Linear(source_width, g * d, bias=False)",
+        ),
+    ),
+    # --- norms --------------------------------------------------------------------------------
+    layer(
+        "queries and keys are normed after they are turned",
+        (_NORM, "\n"),
+        (
+            _TURN,
+            _TURN.replace("return ", "heads = ")
+            + "\n        return norm(heads) if norm else heads",
+        ),
+    ),
+    layer(
+        "the norm is over all heads at once",
+        (
+            "else norm(heads)\n",
+            "else norm(heads) * heads.square().mean(-1, True).sqrt() / "
+            "heads.square().mean((1, 3), True).sqrt()\n",
+        ),
+    ),
+    layer(
+        "the norm is over the tokens of a head",
+        (
+            "else norm(heads)\n",
+            "else norm(heads) * heads.square().mean(-1, True).sqrt() / "
+            "heads.square().mean(2, True).sqrt()\n",
+        ),
+    ),
+    layer(
+        "keys are normed with the weights of the queries",
+        (
+            "(k_bgsd, self.key_norm, positions)",
+            "(k_bgsd, self.query_norm, positions)",
+        ),
+    ),
+    layer(
+        "keys are not normed",
+        ("(k_bgsd, self.key_norm, positions)", "(k_bgsd, None, positions)"),
+    ),
+    layer(
+        "norm_epsilon is accepted and not used",
+        (
+            "self.query_norm = RMSNorm(d, eps=norm_epsilon)",
+            "self.query_norm = RMSNorm(d, eps=1e-6)",
+        ),
+    ),
+    layer(
+        "the norm is in the precision of its input",
+        ("dtype = computing_dtype(x.dtype)", "dtype = x.dtype"),
+    ),
+    layer(
+        "the norm leaves its precision to what comes after",
+        ("        return normed.to(x.dtype)\n", "        return normed\n"),
+    ),
+    # --- positions ----------------------------------------------------------------------------
+    layer(
+        "keys are turned by the positions of what asks",
+        (
+            "        return read_bsm, read_positions\n",
+            "        return read_bsm, read_positions if positions is None or "
+            "positions.shape[-1] != read_bsm.shape[1] else positions\n",
+        ),
+    ),
+    layer(
+        "the positions of keys are forgotten and counted from 0",
+        (
+            "            read_bsm, read_positions = x_btm, positions\n",
+            "            read_bsm, read_positions = x_btm, None\n",
+        ),
+        bug="B38",
+    ),
+    layer(
+        "the position of a new token is forgotten",
+        (
+            "(q_bhtd, self.query_norm, positions)",
+            "(q_bhtd, self.query_norm, None)",
+        ),
+        bug="B38",
+    ),
+    layer(
+        "values are turned too",
+        (
+            "            self._values(read_bsm),\n",
+            "            self._normed_and_turned(self._values(read_bsm), None, read_positions)\n"
+            "            if self.sizes.value_dim >= self.sizes.head_dim\n"
+            "            else self._values(read_bsm),\n",
+        ),
+    ),
+    layer(
+        "positions count from 1 where none are given",
+        (
+            'torch.arange(heads.shape[2], device="cpu")',
+            'torch.arange(heads.shape[2], device="cpu") + 1',
+        ),
+    ),
+    layer(
+        "the pairing is accepted and not used",
+        (_TURN, _TURN.replace("pairing=self.pairing", 'pairing="half"')),
+        bug="B61",
+    ),
+    layer(
+        "the base is accepted and not used",
+        ("rotary_frequencies(d, base=rotary.base)", "rotary_frequencies(d)"),
+    ),
+    layer(
+        "the base is that of layers with a window",
+        (
+            "rotary_frequencies(d, base=rotary.base)",
+            "rotary_frequencies(d, base=rotary.window_base or rotary.base)",
+        ),
+    ),
+    layer(
+        "a linear scaling is left out",
+        ("return linear_frequencies(frequencies, factor)", "return frequencies"),
+    ),
+    layer(
+        "Llama 3.1's scaling is left out",
+        ("return llama3_frequencies(frequencies, **vars(scaling))", "return frequencies"),
+    ),
+    layer(
+        "YaRN's slow end is left at its default",
+        ("                    beta_slow=scaling.beta_slow,\n", ""),
+    ),
+    layer(
+        "YaRN's fast end is left at its default",
+        ("                    beta_fast=scaling.beta_fast,\n", ""),
+    ),
+    layer(
+        "YaRN's base is left at its default",
+        ("                    base=rotary.base,\n", ""),
+    ),
+    layer(
+        "the frequencies are cast with the weights",
+        (
+            "self._frequencies = None if rotary is None else _frequencies(rotary, d)",
+            'self.register_buffer("_frequencies", None if rotary is None else '
+            "_frequencies(rotary, d), persistent=False)",
+        ),
+    ),
+    layer(
+        "the frequencies are part of what is saved",
+        (
+            "self._frequencies = None if rotary is None else _frequencies(rotary, d)",
+            "self._frequencies = None if rotary is None else nn.Parameter(_frequencies(rotary, d))",
+        ),
+    ),
+    layer(
+        "the frequencies of a layer without memory have none",
+        ('    with torch.device("cpu"):  #', "    if True:  #"),
+    ),
+    # --- the beginning ------------------------------------------------------------------------
+    layer(
+        "the matrices begin as those of torch.nn.Linear",
+        ("        self.reset_parameters()\n", ""),
+    ),
+    layer(
+        "the matrices begin uniform with the right variance",
+        (
+            f"nn.init.normal_(projection.weight, {_SPREAD})",
+            "nn.init.kaiming_uniform_(projection.weight, nonlinearity='linear')",
+        ),
+    ),
+    layer(
+        "the spread is that of what comes out",
+        (_SPREAD, "std=projection.out_features**-0.5"),
+    ),
+    layer(
+        "the variance of the beginning is rooted twice",
+        (_SPREAD, "std=projection.in_features**-0.25"),
+    ),
+    layer(
+        "biases begin as those of torch.nn.Linear",
+        ("nn.init.zeros_(projection.bias)", "pass"),
+    ),
+    # --- refusals -----------------------------------------------------------------------------
+    layer(
+        "a latent is taken for shared heads",
+        ("if not isinstance(sizes, AttentionSizes):", "if not hasattr(sizes, 'head_dim'):"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "masks are looked at after the projections",
+        ("(may_attend, bias, bhts,", "(None, bias, bhts,"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "biases are looked at after the projections",
+        ("(may_attend, bias, bhts,", "(may_attend, None, bhts,"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "one of two positions is enough",
+        ("and not all(given):", "and not any(given):"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "positions without rotary positions are ignored",
+        (
+            '        if self.rotary is None:\n            raise ValueError(f"{name} have no use',
+            '        if False:\n            raise ValueError(f"{name} have no use',
+        ),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a pairing without rotary positions is ignored",
+        ("        if pairing is not None:\n", "        if False:\n"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a batch of one is repeated",
+        ("if x_btm.shape[0] != read_bsm.shape[0]:", "if x_btm.shape[0] != read_bsm.shape[0] != 1:"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "what is read is not looked at",
+        (
+            '        self._require_tokens("read_bsm", read_bsm, "b s m", self.source_width)\n',
+            "",
+        ),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "positions of what is read are not looked at",
+        ('self._require_positions("read_positions", read_positions, read_bsm)', "pass"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a width that is not the layer's is left to the product of matrices",
+        ("        if x.shape[-1] != width:\n", "        if False:\n"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a dtype that is not the layer's is left to the product of matrices",
+        ("if x.dtype != weight.dtype and not", "if False and not"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "autocast is not thought of where dtypes are compared",
+        ("if x.dtype != weight.dtype and not", "if x.dtype != weight.dtype or False and not"),
+    ),
+    layer(
+        "autocast is thought to cast fp64 too",
+        ("return enabled and all(x.dtype != torch.float64 for x in tensors)", "return enabled"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "weights without memory are asked about autocast",
+        ("torch.amp.is_autocast_available(kind) and ", ""),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "norm_epsilon without norms is ignored",
+        ("if not sizes.query_key_norm and epsilon != _NORM_EPSILON:", "if False:"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a norm takes whole numbers and gives whole numbers",
+        ('        check_floating("x", x)\n', ""),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "a norm leaves another width to torch",
+        ("if x.shape[-1:] != self.weight.shape:", "if False:"),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "positions of what is read are called by the name of the others",
+        ("check_positions(name, positions)", 'check_positions("positions", positions)'),
+        test=T_REFUSALS,
+    ),
+    layer(
+        "x reads itself in a layer for something else",
+        ("            if self.source_width != self.width:\n", "            if False:\n"),
+        test=T_REFUSALS,
+    ),
+)
