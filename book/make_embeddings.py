@@ -372,26 +372,30 @@ def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return packed.getvalue()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    from make_data import write  # which imports this module
-
-    summary, _, usage = __doc__.partition("\n\n")
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """What the scripts of models have in common on the command line; their docstring explains."""
+    summary, _, usage = doc.partition("\n\n")
     parser = argparse.ArgumentParser(
         description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the data [%(default)s]")
-    for name, source in SOURCES.items():
-        parser.add_argument(
-            f"--{name}", type=Path, metavar="FILE", help=f"a copy of the wheel of {source.wheel}"
-        )
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def write_or_compare(
+    make: Callable[[Callable[[str], None]], Mapping[str, bytes]],
+    options: argparse.Namespace,
+    what: str,
+) -> int:
+    """Make the files, write what differs unless only to compare, and give the exit status."""
+    from make_data import write  # which imports this module
 
     def say(line: str) -> None:
         print(line, flush=True)
 
     try:
-        made = make(say, {name: getattr(options, name) for name in SOURCES})
+        made = make(say)
         if not options.check:
             write(made, options.data, say)
         wrong = [
@@ -400,7 +404,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not (options.data / path).is_file() or (options.data / path).read_bytes() != content
         ]
     except (DataError, OSError) as error:
-        print(f"{error}\nThe embeddings were not made.", file=sys.stderr)
+        print(f"{error}\n{what} were not made.", file=sys.stderr)
         return 1
     for path in wrong:
         print(f"{path} is missing or differs from what the packages give", file=sys.stderr)
@@ -408,6 +412,17 @@ def main(arguments: list[str] | None = None) -> int:
         n_bytes = sum(map(len, made.values()))
         say(f"{len(made)} files, {n_bytes:,} bytes: as the packages give them")
     return 1 if wrong else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = parser_of(__doc__)
+    for name, source in SOURCES.items():
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="FILE", help=f"a copy of the wheel of {source.wheel}"
+        )
+    options = parser.parse_args(arguments)
+    wheels = {name: getattr(options, name) for name in SOURCES}
+    return write_or_compare(lambda say: make(say, wheels), options, "The embeddings")
 
 
 if __name__ == "__main__":

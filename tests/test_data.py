@@ -24,10 +24,11 @@ from attnlib.data import declaration, declaration_languages, plays, shakespeare,
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "attnlib" / "data"
 TEXTS = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.txt"))
-EMBEDDINGS = sorted(
-    f"embeddings/{path.name}"
+OF_MODELS = sorted(
+    f"{folder}/{path.name}"
+    for folder in ("attention", "embeddings")
     for kind in ("*.npz", "*.json")
-    for path in DATA.glob(f"embeddings/{kind}")
+    for path in DATA.glob(f"{folder}/{kind}")
 )
 VOCABULARIES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.xz"))
 CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
@@ -38,7 +39,7 @@ CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
 
 def test_every_file_has_its_checksum_and_every_checksum_its_file():
     recorded = json.loads((DATA / "checksums.json").read_text(encoding="utf-8"))
-    files = TEXTS + VOCABULARIES + EMBEDDINGS
+    files = TEXTS + VOCABULARIES + OF_MODELS
     found = {path: hashlib.sha256((DATA / path).read_bytes()).hexdigest() for path in files}
     assert found == recorded
 

@@ -1,4 +1,4 @@
-"""Small real texts (the Declaration of Human Rights, nine plays), vocabularies and embeddings.
+"""Small real texts (the Declaration of Human Rights, nine plays), and numbers of real models.
 
 They ship with the package, so a notebook needs no download. PROVENANCE.md, beside this
 module, says where each comes from, why it may be used and how it is rebuilt.
@@ -13,6 +13,7 @@ __all__ = [
     "declaration",
     "declaration_languages",
     "plays",
+    "pretrained_attention",
     "pretrained_embeddings",
     "shakespeare",
     "vocabulary",
@@ -101,6 +102,22 @@ def pretrained_embeddings(name: str = "minilm"):
     from attnlib.data import vectors  # numpy is loaded when it is used
 
     return vectors.load(name)
+
+
+def pretrained_attention(name: str = "minilm"):
+    """What the attention heads of a published model do, and the weights of its first layer.
+
+    "minilm" is the sentence encoder all-MiniLM-L6-v2: 6 layers of 12 heads of width 32. See
+    `attnlib.data.attention_of_models` for what is in it.
+
+    >>> minilm = pretrained_attention("minilm")
+    >>> minilm.weights.shape, minilm.tokens[:5]
+    ((6, 12, 24, 24), ('[CLS]', 'but', 'soft', '!', 'what'))
+    """
+    _require("name", name, ("minilm",))
+    from attnlib.data import attention_of_models  # numpy is loaded when it is used
+
+    return attention_of_models.load(name)
 
 
 def _require(what: str, name: str, known: Iterable[str]) -> None:

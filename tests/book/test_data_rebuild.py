@@ -22,6 +22,7 @@ def generated(folder):
         *folder.rglob("*.txt"),
         *folder.rglob("*.xz"),
         *folder.rglob("*.npz"),
+        *folder.glob("attention/*.json"),
         *folder.glob("embeddings/*.json"),
         folder / "checksums.json",
     ]
