@@ -2,8 +2,8 @@ r"""Masks say which sources a target may read: True = may be read.
 
 Source   Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3 (causal); Beltagy et al. 2020,
          arXiv:2004.05150, section 3.1 (window); Raffel et al. 2020, arXiv:1910.10683,
-         section 3.2.1 (prefix)
-Chapter  chapters/conventions.md
+         section 3.2.1 (prefix); this book (blocks, documents, composition)
+Chapter  chapters/masking.md
 Axes     attnlib/axes.py
 
 A mask is a boolean tensor that broadcasts to (b, h, t, s), so masks are sets of pairs
@@ -22,13 +22,22 @@ source that is not ruled out otherwise. A target with nothing to read gets zeros
             [0, 1, 1]], dtype=torch.int32)
     >>> torch.equal(causal_mask(5, window=2), causal_mask(5) & window_mask(5, window=2))
     True
+
+As sets of pairs they are also relations, and those of two layers, one after the other, compose:
+
+    >>> two_layers = compose_masks(causal_mask(5, window=2), causal_mask(5, window=2))
+    >>> torch.equal(two_layers, causal_mask(5, window=3))
+    True
 """
 
+from itertools import zip_longest
+
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Integer
 from torch import Tensor
 
 from attnlib import require
+from attnlib.tensor_checks import SIGNED, check_axes, check_boolean, check_is_token, kind_of
 
 Device = torch.device | str | None
 
@@ -74,7 +83,7 @@ def causal_mask(
     n_targets, n_sources = _require_counts(n_targets, n_sources)
     if window is not None:
         window = _require_window(window)
-    behind_ts = _steps_behind(n_targets, n_sources, device)
+    behind_ts = steps_behind(n_targets, n_sources, device)
     if window is None:
         return behind_ts >= 0
     window = min(window, n_sources)  # torch does not take integers of every size
@@ -114,7 +123,7 @@ def window_mask(
     n_targets, n_sources = _require_counts(n_targets, n_sources)
     window = _require_window(window)
     window = min(window, max(n_targets, n_sources))  # no step is as long
-    return _steps_behind(n_targets, n_sources, device).abs() < window
+    return steps_behind(n_targets, n_sources, device).abs() < window
 
 
 def prefix_mask(
@@ -153,7 +162,7 @@ def prefix_mask(
             f"the prefix must lie within the sources, got n_prefix={n_prefix} and "
             f"n_sources={n_sources}"
         )
-    behind_ts = _steps_behind(n_targets, n_sources, device)
+    behind_ts = steps_behind(n_targets, n_sources, device)
     in_prefix_s = torch.arange(n_sources, device=device) < n_prefix
     return (behind_ts >= 0) | in_prefix_s
 
@@ -183,14 +192,133 @@ def padding_mask(is_token: Bool[Tensor, "b s"]) -> Bool[Tensor, "b 1 1 s"]:
         tensor([[1, 1, 0],
                 [1, 0, 0]], dtype=torch.int32)
     """
-    _require_is_token(is_token)
+    check_is_token(is_token)
     return is_token[:, None, None, :]
 
 
-def _steps_behind(n_targets: int, n_sources: int, device: Device) -> Tensor:
-    """How many steps each source lies behind each target; negative in its future."""
-    position_t = torch.arange(n_targets, device=device) + n_sources - n_targets
+def block_mask(
+    n_targets: int, n_sources: int | None = None, *, block: int, device: Device = None
+) -> Bool[Tensor, "t s"]:
+    r"""Let each target read its own block of positions.
+
+    $$\Bigl\lfloor \frac{s}{B} \Bigr\rfloor = \Bigl\lfloor \frac{\bar t}{B} \Bigr\rfloor,
+    \qquad \bar t = t + n_s - n_t$$
+
+    Blocks are counted from the first source, so the last one may be shorter. B = 1 leaves each
+    target alone, B ≥ n_sources lets everything be read. `causal_mask(n) | block_mask(n, block=B)`
+    reads the own block and all that come before it.
+
+    Args:
+        n_targets: How many positions ask.
+        n_sources: How many positions can be read; None means as many as targets. With fewer
+            sources than targets the first targets have nothing to read.
+        block: How many positions a block holds.
+        device: Where the mask is made.
+
+    Returns:
+        True where target t and source s stand in the same block.
+
+    Raises:
+        TypeError: If a size is not an integer.
+        ValueError: If a count is negative or the block is less than 1.
+
+    Example:
+        >>> block_mask(3, 5, block=2).int()
+        tensor([[0, 0, 1, 1, 0],
+                [0, 0, 1, 1, 0],
+                [0, 0, 0, 0, 1]], dtype=torch.int32)
+    """
+    n_targets, n_sources = _require_counts(n_targets, n_sources)
+    block = require.at_least("block", block, 1)
+    block = min(block, max(n_sources, 1))  # torch does not take integers of every size
+    block_t = _positions(n_targets, n_sources, device) // block
+    block_s = torch.arange(n_sources, device=device) // block
+    return block_t[:, None] == block_s
+
+
+def document_mask(document: Integer[Tensor, "b s"]) -> Bool[Tensor, "b 1 s s"]:
+    r"""Let each token read those of its own document, where several are packed into one row.
+
+    $$\mathrm{may\_attend}_{bhts} = (\mathrm{document}_{bt} = \mathrm{document}_{bs})$$
+
+    Every position of the row is a target and a source. The mask is not causal by itself: write
+    `document_mask(document) & causal_mask(document.shape[1])`.
+
+    Args:
+        document: The number of the document that each token belongs to. Any integers do, 0 and
+            negative ones too, and a document may return after another one.
+
+    Returns:
+        True where target t and source s belong to the same document.
+
+    Raises:
+        TypeError: If `document` is not a tensor of integers.
+        ValueError: If `document` does not have the two axes (b, s).
+
+    Example:
+        >>> document_mask(torch.tensor([[0, 0, 1, 1, 0]]))[0, 0].int()
+        tensor([[1, 1, 0, 0, 1],
+                [1, 1, 0, 0, 1],
+                [0, 0, 1, 1, 0],
+                [0, 0, 1, 1, 0],
+                [1, 1, 0, 0, 1]], dtype=torch.int32)
+    """
+    _require_document(document)
+    return document[:, None, :, None] == document[:, None, None, :]
+
+
+def compose_masks(
+    later: Bool[Tensor, "... t r"], earlier: Bool[Tensor, "... r s"]
+) -> Bool[Tensor, "... t s"]:
+    r"""Say which sources a target of the later layer reaches through one position in between.
+
+    $$(\mathrm{later} \circ \mathrm{earlier})_{ts} = \bigvee_r \mathrm{later}_{tr} \wedge
+    \mathrm{earlier}_{rs}$$
+
+    Here r numbers the positions in between: sources of the later layer, targets of the earlier one.
+    It is the product of matrices with "or" for the sum and "and" for the product, so it is
+    associative. L layers with a causal window of W compose to a causal window of L(W − 1) + 1.
+
+    Args:
+        later: True where target t of the later layer may read position r.
+        earlier: True where position r, as a target of the earlier layer, may read source s. The
+            axes before the last two broadcast.
+
+    Returns:
+        True where target t is reached by source s. A target with nothing to read in the later
+        layer reaches nothing.
+
+    Raises:
+        TypeError: If a mask is not a boolean tensor.
+        ValueError: If a mask has fewer than two axes, the positions in between are not equally
+            many, the axes before them do not broadcast, or the devices differ.
+
+    Example:
+        >>> compose_masks(causal_mask(2, 5, window=2), causal_mask(5, window=3)).int()
+        tensor([[1, 1, 1, 1, 0],
+                [0, 1, 1, 1, 1]], dtype=torch.int32)
+    """
+    _require_to_compose(later, earlier)
+    # a sum of zeros and ones is above 0 however it is rounded
+    n_ways = torch.einsum("...tr,...rs->...ts", later.float(), earlier.float())
+    return n_ways > 0
+
+
+def steps_behind(n_targets: int, n_sources: int, device: Device) -> Tensor:
+    """Count how many steps each source lies behind each target; negative in its future.
+
+    Example:
+        >>> steps_behind(2, 3, "cpu")
+        tensor([[ 1,  0, -1],
+                [ 2,  1,  0]])
+    """
+    position_t = _positions(n_targets, n_sources, device)
     return position_t[:, None] - torch.arange(n_sources, device=device)
+
+
+def _positions(n_targets: int, n_sources: int, device: Device) -> Tensor:
+    """Where each target stands among the sources: the last one at the last of them."""
+    return torch.arange(n_targets, device=device) + n_sources - n_targets
 
 
 def _require_counts(n_targets: int, n_sources: int | None) -> tuple[int, int]:
@@ -210,12 +338,33 @@ def _require_window(window: int) -> int:
     return window
 
 
-def _require_is_token(is_token: Tensor) -> None:
-    if not isinstance(is_token, Tensor) or is_token.dtype != torch.bool:
-        kind = is_token.dtype if isinstance(is_token, Tensor) else type(is_token).__name__
+def _require_document(document: Tensor) -> None:
+    if not isinstance(document, Tensor) or document.dtype not in (*SIGNED, torch.uint8):
         raise TypeError(
-            f"is_token must be a boolean tensor, True = token, got {kind}; for 0 and 1 write "
-            "is_token.bool(), for tokens write tokens != pad_id"
+            "document must be a tensor of integers, one number for each document, got "
+            f"{kind_of(document)}"
         )
-    if is_token.ndim != 2:
-        raise ValueError(f"is_token must have axes (b, s), got shape {tuple(is_token.shape)}")
+    check_axes("document", document, "b s")
+
+
+def _require_to_compose(later: Tensor, earlier: Tensor) -> None:
+    for name, mask, axes in (("later", later, "(…, t, r)"), ("earlier", earlier, "(…, r, s)")):
+        check_boolean(name, mask, "may be read")
+        if mask.ndim < 2:
+            raise ValueError(f"{name} must have axes {axes}, got shape {tuple(mask.shape)}")
+    if later.device != earlier.device:
+        raise ValueError(
+            f"later and earlier must be on the same device, got {later.device} and {earlier.device}"
+        )
+    if later.shape[-1] != earlier.shape[-2]:
+        raise ValueError(
+            "what the later layer reads are the targets of the earlier one, got "
+            f"r={later.shape[-1]} in later and r={earlier.shape[-2]} in earlier"
+        )
+    leads = later.shape[:-2], earlier.shape[:-2]
+    sizes = zip_longest(*(reversed(lead) for lead in leads), fillvalue=1)
+    if any(a != b and 1 not in (a, b) for a, b in sizes):
+        raise ValueError(
+            f"the axes before (t, r) and (r, s) must broadcast, got {tuple(leads[0])} in later and "
+            f"{tuple(leads[1])} in earlier"
+        )

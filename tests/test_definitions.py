@@ -244,6 +244,168 @@ def test_word_pieces_are_the_longest_from_the_left():
     assert definitions.word_piece("", {"a"}) == []
 
 
+# --- scores -------------------------------------------------------------------------------
+
+
+def three_points(d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A distribution on three points of equal probability: the points, their mean, covariance."""
+    points = RNG.normal(size=(3, d))
+    mean = points.mean(0)
+    return points, mean, (points - mean).T @ (points - mean) / len(points)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_mean_and_variance_of_a_score_are_those_of_all_pairs_of_points(d):
+    (q, mean_q, cov_q), (k, mean_k, cov_k) = three_points(d), three_points(d)
+    scores = q @ k.T  # every pair of points has the same probability
+    # sums of d products of size one, d² in the variance
+    np.testing.assert_allclose(definitions.score_mean(mean_q, mean_k), scores.mean(), atol=1e-14)
+    variance = definitions.score_variance(mean_q, cov_q, mean_k, cov_k)
+    np.testing.assert_allclose(variance, scores.var(), rtol=1e-13)
+
+
+def test_with_one_mean_zero_the_variance_is_the_trace_of_second_moment_and_covariance():
+    _, mean_q, cov_q = three_points(4)
+    _, _, cov_k = three_points(4)
+    variance = definitions.score_variance(mean_q, cov_q, np.zeros(4), cov_k)
+    moments = cov_q + np.outer(mean_q, mean_q)
+    np.testing.assert_allclose(variance, np.trace(moments @ cov_k), rtol=1e-14)
+
+
+def test_a_normed_vector_has_squares_of_mean_one_whatever_its_size():
+    x = RNG.normal(size=6)
+    for size in (1e-9, 1.0, 1e9):
+        normed = definitions.rms_norm(size * x)
+        np.testing.assert_allclose(np.mean(normed**2), 1.0, rtol=1e-14)
+        np.testing.assert_allclose(normed, definitions.rms_norm(x), rtol=1e-13)
+    np.testing.assert_array_equal(definitions.rms_norm([2.0, -2.0], gain=[3.0, 5.0]), [3.0, -5.0])
+    np.testing.assert_allclose(definitions.rms_norm([3.0, 4.0], epsilon=3.5), [0.75, 1.0])
+    np.testing.assert_array_equal(definitions.rms_norm([0.0, 0.0], epsilon=1.0), [0.0, 0.0])
+
+
+def test_a_capped_score_keeps_its_order_its_sign_and_its_bound():
+    assert definitions.soft_cap(0.0, 3.0) == 0.0
+    assert definitions.soft_cap(1e4, 3.0) == 3.0 == -definitions.soft_cap(-1e4, 3.0)
+    # C tanh(x/C) = x (1 − (x/C)²/3 + …), the next term is 2/15 of 10⁻⁸
+    np.testing.assert_allclose(definitions.soft_cap(0.05, 5.0), 0.05 * (1 - 1e-4 / 3), rtol=1e-8)
+    capped = [definitions.soft_cap(x, 2.0) for x in np.linspace(-5, 5, 11)]
+    assert all(np.diff(capped) > 0)
+
+
+def norm_of_jacobian(p: np.ndarray) -> float:
+    return np.linalg.norm(definitions.softmax_jacobian(p), 2)
+
+
+def test_the_bound_of_the_jacobian_holds_and_is_reached():
+    for n in (2, 3, 7):
+        for alpha in (0.1, 1.0, 10.0):
+            p = RNG.dirichlet(np.full(n, alpha))
+            # weights that do not quite sum to one, and a few roundings of numbers below one
+            assert norm_of_jacobian(p) <= definitions.jacobian_bound(p) + 1e-15
+            assert definitions.jacobian_bound(p) <= 0.5
+    # two sources: Gershgorin's bound is the norm; equal weights: the largest weight is
+    for p in ([0.8, 0.2], np.full(2, 0.5), np.full(5, 0.2)):
+        np.testing.assert_allclose(norm_of_jacobian(p), definitions.jacobian_bound(p), rtol=1e-14)
+
+
+# --- masks --------------------------------------------------------------------------------
+
+
+def test_documents_and_blocks_by_hand():
+    np.testing.assert_array_equal(
+        definitions.document_mask([5, 0, 5]), [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
+    )
+    blocks = [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]]
+    np.testing.assert_array_equal(definitions.block_mask(4, 5, block=2), blocks)
+    # the first target stands at position −1, before the block of source 0
+    np.testing.assert_array_equal(definitions.block_mask(3, 2, block=2), [[0, 0], [1, 1], [1, 1]])
+
+
+def test_composition_is_the_positive_part_of_the_product_of_matrices():
+    later, earlier = RNG.random((3, 5)) < 0.4, RNG.random((5, 4)) < 0.4
+    ways = later.astype(int) @ earlier.astype(int)
+    np.testing.assert_array_equal(definitions.compose_masks(later, earlier), ways > 0)
+    assert definitions.compose_masks(np.ones((2, 0)), np.ones((0, 3))).sum() == 0
+
+
+def test_what_layers_reach_by_hand():
+    # windows of three: 2 steps back in each layer; of one: nothing but the target
+    assert [definitions.reach(n_layers, 3) for n_layers in (0, 1, 2, 3)] == [1, 3, 5, 7]
+    assert definitions.reach(4, 1) == 1
+    assert definitions.reach(1, 6) == 6
+
+
+def test_weights_under_a_mask_are_the_softmax_of_what_may_be_read():
+    scores = RNG.normal(size=(3, 5))
+    scores[:, 4] = [np.nan, 1e6, np.inf]
+    may = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]], dtype=bool)
+    weights = definitions.masked_weights(scores, may)
+    softmax = scipy.special.softmax(scores[0, [0, 2, 3]])
+    np.testing.assert_allclose(weights[0, [0, 2, 3]], softmax, rtol=1e-14)
+    np.testing.assert_array_equal(weights[~may], 0.0)
+    np.testing.assert_array_equal(weights[1:], [[0, 0, 0, 0, 0], [0, 1, 0, 0, 0]])
+
+
+# --- heads --------------------------------------------------------------------------------
+
+
+def test_head_i_has_its_d_neighbouring_columns():
+    x = 10.0 * np.arange(4)[:, None] + np.arange(6)
+    heads = definitions.split_heads(x, 3)
+    assert heads.shape == (3, 4, 2)
+    np.testing.assert_array_equal(heads[1], x[:, 2:4])
+    np.testing.assert_array_equal(np.concatenate(list(heads), axis=1), x)
+
+
+def heads_by_concatenation(x, w_q, w_k, w_v, w_o, may_attend=None):
+    """One product for all heads, then split, attend, concatenate and project."""
+    q, k, v = (definitions.split_heads(x @ np.hstack(list(w)), len(w)) for w in (w_q, w_k, w_v))
+    out = definitions.dot_product_attention(q[None], k[None], v[None], may_attend)[0]
+    return np.hstack(list(out)) @ np.vstack(list(w_o))
+
+
+def test_the_sum_over_heads_is_the_product_of_what_is_concatenated():
+    t, h, m, d, e = 4, 3, 5, 2, 6
+    x, w_q, w_k = RNG.normal(size=(t, m)), RNG.normal(size=(h, m, d)), RNG.normal(size=(h, m, d))
+    w_v, w_o = RNG.normal(size=(h, m, e)), RNG.normal(size=(h, e, m))
+    for may in (None, definitions.causal_mask(t, t), np.zeros((t, t), dtype=bool)):
+        y = definitions.multi_head_attention(x, w_q, w_k, w_v, w_o, may)
+        wanted = heads_by_concatenation(x, w_q, w_k, w_v, w_o, may)
+        # sums of h·e products of size ten, each side rounded a few times
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-12)
+    order = [2, 0, 1]
+    again = definitions.multi_head_attention(x, w_q[order], w_k[order], w_v[order], w_o[order])
+    y = definitions.multi_head_attention(x, w_q, w_k, w_v, w_o)
+    np.testing.assert_allclose(again, y, rtol=0, atol=1e-12)
+
+
+def softmax_of_rows(scores: np.ndarray) -> np.ndarray:
+    return np.array([definitions.softmax(row) for row in scores])
+
+
+@pytest.mark.parametrize("t,s,d", [(4, 6, 1), (7, 5, 2), (6, 8, 4), (5, 6, 4), (6, 3, 2)])
+def test_the_least_width_is_that_of_the_scores_it_was_made_from(t, s, d):
+    q, k = RNG.normal(size=(t, d)), RNG.normal(size=(s, d))
+    assert definitions.least_score_width(softmax_of_rows(3 * q @ k.T)) == d
+    # adding a number to every row changes nothing
+    assert definitions.least_score_width(softmax_of_rows(q @ k.T + RNG.normal(size=(t, 1)))) == d
+
+
+def test_one_less_than_there_are_sources_always_suffices():
+    p = RNG.dirichlet(np.ones(5), size=9)
+    assert definitions.least_score_width(p) == 4
+    u, sizes, vt = np.linalg.svd(np.log(p) - np.log(p).mean(1, keepdims=True))
+    q, k = u[:, :4] * sizes[:4], vt[:4].T
+    # scores of size ten, rounded once or twice, under an exponential
+    np.testing.assert_allclose(softmax_of_rows(q @ k.T), p, rtol=1e-12)
+
+
+def test_equal_weights_need_no_width_and_equal_rows_need_one():
+    for n in (3, 5, 7):  # log(1/n) is rounded, and nothing may come of that
+        assert definitions.least_score_width(np.full((4, n), 1 / n)) == 0
+    assert definitions.least_score_width(np.tile(RNG.dirichlet(np.ones(6)), (4, 1))) == 1
+
+
 @pytest.mark.parametrize(
     "function",
     [f for _, f in inspect.getmembers(definitions, inspect.isfunction)],

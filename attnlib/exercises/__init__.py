@@ -15,14 +15,26 @@ from collections.abc import Callable
 
 from attnlib.exercises.attention import EXERCISES as _ATTENTION
 from attnlib.exercises.embeddings import EXERCISES as _EMBEDDINGS
+from attnlib.exercises.heads import EXERCISES as _HEADS
 from attnlib.exercises.judge import Exercise, Mistake
+from attnlib.exercises.masking import EXERCISES as _MASKING
 from attnlib.exercises.positions import EXERCISES as _POSITIONS
 from attnlib.exercises.tokenization import EXERCISES as _TOKENIZATION
+from attnlib.exercises.variance_scaling import EXERCISES as _VARIANCE_SCALING
 
 __all__ = ["Exercise", "Mistake", "check", "judge", "names"]
 
 _ALL = {
-    exercise.name: exercise for exercise in _ATTENTION + _TOKENIZATION + _EMBEDDINGS + _POSITIONS
+    exercise.name: exercise
+    for exercise in (
+        *_ATTENTION,
+        *_TOKENIZATION,
+        *_EMBEDDINGS,
+        *_POSITIONS,
+        *_VARIANCE_SCALING,
+        *_MASKING,
+        *_HEADS,
+    )
 }
 
 
@@ -42,7 +54,7 @@ def check(name: str, function: Callable) -> None:
         >>> check("entropy", lambda p: -(p * np.log2(p)).sum())  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        attnlib.exercises.judge.Mistake: entropy: that is the entropy in bits. Nats want ...
+        attnlib.exercises.judge.Mistake: entropy, five weights: that is the entropy in bits. ...
     """
     judge(name).check(function)
 

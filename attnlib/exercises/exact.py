@@ -56,14 +56,17 @@ class ExactExercise(Exercise):
     def _of_outcomes(self, outcomes: list, wanted: list) -> Mistake:
         """The known mistake that has the same outcomes, in all cases or up to the first wrong."""
         first = next(i for i, w in enumerate(wanted) if not _same(outcomes[i], w))
-        for n_cases in (len(self.cases), first + 1):
+        case, outcome = self.cases[first], outcomes[first]
+        for n_cases, where in (
+            (len(self.cases), self.name),
+            (first + 1, f"{self.name}, {case.about}"),
+        ):
             told = outcomes[:n_cases]
             if any(isinstance(outcome, Exception) for outcome in told):
                 continue
             for says, variant in self.mistakes.items():
                 if _same(told, [self._result(variant, case) for case in self.cases[:n_cases]]):
-                    return Mistake(f"{self.name}: {says}")
-        case, outcome = self.cases[first], outcomes[first]
+                    return Mistake(f"{where}: {says}")
         given = ", ".join(f"{name}={x!r}" for name, x in case.arguments.items())
         where = f"{self.name}, {case.about}, {given}"
         if isinstance(outcome, Exception):

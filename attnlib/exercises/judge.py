@@ -6,8 +6,9 @@ Axes     attnlib/axes.py
 
 An exercise holds a definition, a few cases of small and different sizes, and a table of wrong
 variants. The reader's function is right if it agrees with the definition in every case. If it is
-wrong, and agrees with one of the wrong variants in every case, or at least up to the first one in
-which it goes wrong, that variant is the likely mistake.
+wrong, and agrees with one of the wrong variants in every case, that variant is the likely mistake;
+if it does so at least up to the first case in which it goes wrong, that case is named too. Where
+the definition says True and False, so must the reader's function.
 """
 
 import traceback
@@ -36,13 +37,19 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """What is asked, the definition that knows the answer, and the mistakes that are known."""
+    """What is asked, the definition that knows the answer, and the mistakes that are known.
+
+    A mistake may name numbers in braces, such as {m}. `numbers` gives them, for the first case in
+    which the function goes wrong: from its arguments, what the function returned, and what it
+    should have.
+    """
 
     name: str
     asks: str
     definition: Callable
     cases: tuple[Case, ...]
     mistakes: dict[str, Callable]
+    numbers: Callable[[dict[str, Any], np.ndarray, np.ndarray], dict[str, Any]] | None = None
 
     def check(self, function: Callable) -> None:
         """Run the function in every case; print one line if it is right, raise Mistake if not."""
@@ -59,6 +66,11 @@ class Exercise:
         agrees = [_agree(o, w) for o, w in zip(outcomes, wanted, strict=True)]
         if not all(agrees):
             raise self._mistake(outcomes, wanted, agrees.index(False))
+        if _is_truth(wanted[0]) and not all(map(_is_truth, outcomes)):
+            raise Mistake(
+                f"{self.name}: the numbers 0 and 1 stand where True and False belong; "
+                "return booleans."
+            )
         print(f"Right: {self.name} agrees with its definition in all {len(self.cases)} cases.")
 
     def _outcome(self, function: Callable, case: Case, n: int) -> list[np.ndarray] | Exception:
@@ -79,7 +91,11 @@ class Exercise:
 
     def _mistake(self, outcomes: list, wanted: list, first: int) -> Mistake:
         """The likely mistake, or else what was asked and what came instead."""
-        for n_cases in (len(self.cases), first + 1):
+        case, outcome = self.cases[first], outcomes[first]
+        for n_cases, where in (
+            (len(self.cases), self.name),
+            (first + 1, f"{self.name}, {case.about}"),
+        ):
             told = outcomes[:n_cases]
             # two functions that only raise have nothing in common
             if all(
@@ -89,8 +105,7 @@ class Exercise:
             for says, variant in self.mistakes.items():
                 given = [_outcome_of_variant(variant, case) for case in self.cases[:n_cases]]
                 if all(_agree(o, g) for o, g in zip(told, given, strict=True)):
-                    return Mistake(f"{self.name}: {says}")
-        case, outcome = self.cases[first], outcomes[first]
+                    return Mistake(f"{where}: {self._with_numbers(says, outcomes, wanted)}")
         where = f"{self.name}, {case.about} ({_shapes(case)})"
         if isinstance(outcome, Exception):
             mistake = Mistake(
@@ -100,6 +115,17 @@ class Exercise:
             mistake.__cause__ = outcome.errors[0] if isinstance(outcome, _Both) else outcome
             return mistake
         return Mistake(f"{where}: {_difference(outcome, wanted[first])}")
+
+    def _with_numbers(self, says: str, outcomes: list, wanted: list) -> str:
+        """The mistake with the numbers of the first case in which it shows."""
+        if self.numbers is None:
+            return says
+        case, got, right = next(
+            (case, got, right)
+            for case, got, right in zip(self.cases, outcomes, wanted, strict=True)
+            if not isinstance(got, Exception) and not _agree(got, right)
+        )
+        return says.format(**self.numbers(case.arguments, got[0], right[0]))
 
 
 class _Both(Exception):
@@ -171,7 +197,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _results(result: Any, n: int = 1) -> list[np.ndarray]:
-    """One array or a tuple of them, as a list of float64 arrays.
+    """One array or a tuple of them, as a list of arrays, float64 or true and false.
 
     A list is an array, unless several results are wanted.
     """
@@ -192,14 +218,18 @@ class _NotReal(TypeError):
 
 
 def _real(x: Any) -> np.ndarray:
-    """A float64 array; neither imaginary parts are dropped nor texts read as numbers."""
+    """A float64 array, unless it is true or false; no imaginary parts dropped, no texts read."""
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
-        x = x.numpy() if x.is_complex() else x.double().numpy()
+        x = x.numpy() if x.is_complex() or x.dtype == torch.bool else x.double().numpy()
     x = np.asarray(x)
     if x.dtype.kind in "USc" or any(isinstance(y, str | bytes | complex) for y in x.ravel()):
         raise _NotReal("complex numbers" if x.dtype.kind == "c" else "texts")
-    return x.astype(np.float64)
+    return x if x.dtype == bool else x.astype(np.float64)
+
+
+def _is_truth(results: list[np.ndarray]) -> bool:
+    return all(x.dtype == bool for x in results)
 
 
 def _outcome_of_variant(variant: Callable, case: Case) -> list[np.ndarray] | Exception:
@@ -237,7 +267,12 @@ def _hint(error: Exception) -> str:
 
 
 def _shapes(case: Case) -> str:
-    return ", ".join(f"{name} {_shape(x)}" for name, x in case.arguments.items() if not callable(x))
+    """What goes into a case: the shapes of arrays, and numbers as they are."""
+    return ", ".join(
+        f"{name} = {x}" if isinstance(x, int | float) else f"{name} {_shape(x)}"
+        for name, x in case.arguments.items()
+        if not callable(x)
+    )
 
 
 def _shape(x: Any) -> Any:
@@ -247,6 +282,8 @@ def _shape(x: Any) -> Any:
 
 def _difference(got: list[np.ndarray], wanted: list[np.ndarray]) -> str:
     if len(got) != len(wanted):
+        if len(wanted) == 1:
+            return f"one array is asked for, got a tuple of {len(got)}."
         return f"{len(wanted)} results are asked for, got {len(got)}."
     for x, y in zip(got, wanted, strict=True):
         if x.shape != y.shape:
@@ -258,4 +295,8 @@ def _difference(got: list[np.ndarray], wanted: list[np.ndarray]) -> str:
     )
     place = np.unravel_index(np.argmax(~np.isclose(x, y, equal_nan=True, **TOLERANCE)), x.shape)
     index = f"[{', '.join(str(i) for i in place)}]" if x.ndim else ""
-    return f"result{index} must be {y[place]:.6g}, got {x[place]:.6g}."
+    return f"result{index} must be {_shown(y[place])}, got {_shown(x[place])}."
+
+
+def _shown(x: np.generic) -> str:
+    return str(x) if x.dtype == bool else f"{x:.6g}"
