@@ -6,6 +6,11 @@
     attnlib.explore("neighbours", words=words, vectors=vectors, word="king")
     attnlib.explore("sinusoidal", width=64, dimension=8)
     attnlib.explore("rotary", query_position=12, key_position=30)
+    attnlib.explore("score-spread", key_dim=256, exponent=0.0)
+    attnlib.explore("jacobian", n_sources=16, n_leaders=2, gap=3.0)
+    attnlib.explore("mask", n_targets=4, n_sources=8, window=3)
+    attnlib.explore("heads", width=512, n_heads=8, head_dim=64)
+    attnlib.explore("attention-maps", tokens=tokens, weights=weights, layer=3, head=5)
 
 The mathematics and the drawing are ES modules beside this file. A notebook runs them through
 anywidget; the book's pages mount the same files without a kernel.
@@ -20,7 +25,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attnlib.explore.widgets import Explorer
 
-NAMES = ("softmax", "soft-lookup", "tokens", "neighbours", "sinusoidal", "rotary")
+NAMES = (
+    "softmax",
+    "soft-lookup",
+    "tokens",
+    "neighbours",
+    "sinusoidal",
+    "rotary",
+    "score-spread",
+    "jacobian",
+    "mask",
+    "heads",
+    "attention-maps",
+)
 
 
 def explore(name: str, **options: Any) -> Explorer:
@@ -30,9 +47,9 @@ def explore(name: str, **options: Any) -> Explorer:
     sliders move.
 
     Args:
-        name: "softmax", "soft-lookup", "tokens", "neighbours", "sinusoidal" or "rotary".
-        options: The first state; see `SoftmaxExplorer`, `SoftLookupExplorer`, `TokensExplorer`,
-            `NeighboursExplorer`, `SinusoidalExplorer` and `RotaryExplorer`.
+        name: One of `NAMES`: "softmax", "soft-lookup", "tokens" and so on.
+        options: The first state; see the class of the explorer, which is named after it:
+            `SoftmaxExplorer`, `SoftLookupExplorer`, `ScoreSpreadExplorer` and so on.
 
     Raises:
         ValueError: If no explorer has that name, or an option has a value that it cannot take.

@@ -65,7 +65,7 @@ class Explorer(anywidget.AnyWidget):
         # Before super().__init__, which sends the state to the front end.
         for name, value in options.items():
             self.set_trait(name, value)
-        self.check_together()
+        self.check_together(self.state)
         changeable = [name for name in names if not self.traits()[name].read_only]
         self.set_trait("initial", {name: getattr(self, name) for name in changeable})
         super().__init__()
@@ -80,8 +80,19 @@ class Explorer(anywidget.AnyWidget):
         """The options as they are now."""
         return {name: getattr(self, name) for name in self.option_names()}
 
-    def check_together(self) -> None:
+    def check_together(self, state: dict[str, Any]) -> None:
         """Raise where options contradict each other."""
+
+    def checked(self, proposal: Any) -> Any:
+        """The value that traitlets proposes for one option, checked together with the others.
+
+        Several may change at once, as from a front end: traitlets asks when the last one has. And
+        while the explorer is made, others may still come.
+        """
+        value = proposal["value"]
+        if self.initial:
+            self.check_together({**self.state, proposal["trait"].name: value})
+        return value
 
     def describe(self) -> str:
         """The picture in words, as it is now."""

@@ -10,8 +10,11 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Writes only what changed: an untouched node costs no layout. */
 export function set(node, attributes) {
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+  }
 }
 
 /** From values to pixels, evenly. */
@@ -55,6 +58,15 @@ export function axes({ x, y, left, right, top, bottom, xTicks, yTicks, xName, yN
   return svg("g", { "aria-hidden": "true" }, ...vertical, ...horizontal, ...names);
 }
 
+/** Shows one in so many labels, and always the chosen one, in the place of its neighbours. */
+export function showSome(labels, chosen, every) {
+  labels.forEach((label, i) => {
+    const isShown = i === chosen || (i % every === 0 && Math.abs(i - chosen) >= every);
+    label.classList.toggle("attn-tick-hidden", !isShown);
+    label.classList.toggle("attn-tick-chosen", i === chosen);
+  });
+}
+
 /**
  * Calls `choose(event)` while the pointer is held down in a picture. A shortcut for the pointer: a
  * slider does the same by keyboard.
@@ -67,6 +79,22 @@ export function whileHeld(picture, choose) {
   picture.addEventListener("pointermove", (event) => {
     if (picture.hasPointerCapture(event.pointerId)) choose(event);
   });
+}
+
+/**
+ * Calls `choose(event)` for a click or a tap and while the mouse is held down: a finger that moves
+ * scrolls the page. A shortcut for the pointer; sliders do the same by keyboard.
+ */
+export function whereClicked(picture, choose) {
+  picture.addEventListener("pointerdown", (event) => {
+    if (event.pointerType !== "mouse") return;
+    picture.setPointerCapture(event.pointerId);
+    choose(event);
+  });
+  picture.addEventListener("pointermove", (event) => {
+    if (picture.hasPointerCapture(event.pointerId)) choose(event);
+  });
+  picture.addEventListener("click", choose);
 }
 
 /** Where a pointer is, in the units of the picture's viewBox. */

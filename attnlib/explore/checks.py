@@ -38,6 +38,11 @@ def whole(name: str, value: Any, bounds: tuple[int, int]) -> int:
     return int(value)
 
 
+def whole_or_none(name: str, value: Any, bounds: tuple[int, int]) -> int:
+    """None is the lower end, which stands for none of it."""
+    return whole(name, bounds[0] if value is None else value, bounds)
+
+
 def even(name: str, value: Any, bounds: tuple[int, int]) -> int:
     number = whole(name, value, bounds)
     if number % 2:
@@ -140,6 +145,15 @@ def distinct_words(name: str, value: Any, bounds: tuple[int, int]) -> tuple[str,
     twice = next((word for word, n in Counter(checked).items() if n > 1), None)
     if twice is not None:
         raise ValueError(f"{name} must hold each word once, got {twice!r} twice")
+    return checked
+
+
+def token_texts(name: str, value: Any, bounds: tuple[int, int]) -> tuple[str, ...]:
+    each = f"each of {name}"
+    checked = tuple(text(each, token, limits.WORD_LENGTH) for token in _items(name, value))
+    fewest, most = bounds
+    if not fewest <= len(checked) <= most:
+        raise ValueError(f"{name} must be {fewest} to {most} tokens, got {len(checked)}")
     return checked
 
 

@@ -27,6 +27,9 @@ export function show(x, decimals = 2) {
   return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−");
 }
 
+/** A number that may lie halfway between two decimals, moved off that place, as in Python. */
+export const untie = (x) => x * (1 + 2 ** -40);
+
 /** A number as a person would write it: about three digits, fewer where they are zeros. */
 export function showRound(x) {
   const decimals = Math.min(Math.max(2 - Math.floor(Math.log10(Math.abs(x) || 1)), 0), 4);
@@ -44,6 +47,20 @@ export function showSmall(x) {
   const [mantissa, exponent] = x.toExponential(1).split("e");
   return `${mantissa}·10${exponent.replace(/./g, (sign) => RAISED[sign])}`;
 }
+
+/** Three decimals; half a thousandth counts up in Python as in JavaScript. */
+export function showThousandths(x) {
+  return show(Math.floor(1000 * x + 0.5) / 1000, 3);
+}
+
+/** A text in quotes; one that reads from the right is isolated: else it turns what follows. */
+export const quote = (text) => (FROM_THE_RIGHT.test(text) ? `“\u2068${text}\u2069”` : `“${text}”`);
+
+// The blocks of scripts that read from the right, Hebrew and Arabic before all.
+const FROM_THE_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** A number and its noun: 1 head, 2 heads. */
+export const showCount = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 /** The nearest whole number, its thousands apart. */
 export function showWhole(x) {
@@ -139,10 +156,21 @@ export function slider({ name, label, steps, write, say = write, describedBy, on
       const step = String(steps.stepOf(value));
       if (input.value !== step) input.value = step;
       setText(output, write(value));
-      input.setAttribute("aria-valuetext", say(value));
+      const said = say(value);
+      if (input.getAttribute("aria-valuetext") !== said) input.setAttribute("aria-valuetext", said);
     },
   };
 }
+
+/** What one mark of a picture means; `mark` names its sample in the style sheet. */
+export function legendItem(mark, ...words) {
+  const sample = element(
+    "span", { class: `attn-sample attn-sample-${mark}`, "aria-hidden": "true" },
+  );
+  return element("span", { class: "attn-legend-item" }, sample, ...words);
+}
+
+export const legend = (...items) => element("div", { class: "attn-legend" }, ...items);
 
 /** A bar for a value between 0 and the most it can be, with a mark for a bound. */
 export function gauge(title) {

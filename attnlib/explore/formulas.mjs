@@ -77,7 +77,67 @@ export const limits = {
     1,
     100
   ],
-  "n_neighbours": 10
+  "n_neighbours": 10,
+  "score_exponent": [
+    0.0,
+    1.0
+  ],
+  "distributions": [
+    "gaussian",
+    "rademacher",
+    "uniform",
+    "heavy-tailed"
+  ],
+  "sample_queries": 32,
+  "sample_keys": 64,
+  "jacobian_sources": [
+    2,
+    64
+  ],
+  "gap": [
+    0.0,
+    20.0
+  ],
+  "mask_size": [
+    1,
+    16
+  ],
+  "mask_part": [
+    0,
+    16
+  ],
+  "mask_place": [
+    0,
+    15
+  ],
+  "stream_width": [
+    64,
+    8192
+  ],
+  "n_heads": [
+    1,
+    128
+  ],
+  "head_dim": [
+    1,
+    512
+  ],
+  "n_read_tokens": [
+    16,
+    131072
+  ],
+  "n_map_tokens": [
+    2,
+    64
+  ],
+  "n_map_layers": [
+    1,
+    48
+  ],
+  "n_map_heads": [
+    1,
+    64
+  ]
 };
 
 /** q·k of width d, whose spread over random pairs is √d */
@@ -178,4 +238,69 @@ export function scoreAtDistance(angle, distance, omega) {
 /** of the angle between two vectors, from their dot product and their squared lengths */
 export function cosine(dot, square_q, square_k) {
   return dot/(Math.sqrt(square_k)*Math.sqrt(square_q));
+}
+
+/** of the four matrices of a layer where every head has keys and values of its own */
+export function attentionParameters(width, heads, head_dim) {
+  return 4*head_dim*heads*width;
+}
+
+/** of the four projections, two a multiply-add */
+export function projectionFlops(width, heads, head_dim, tokens) {
+  return 8*head_dim*heads*tokens*width;
+}
+
+/** of the scores and the weighted sums without a mask, two a multiply-add */
+export function coreFlops(heads, head_dim, tokens) {
+  return 4*head_dim*heads*(tokens * tokens);
+}
+
+/** as many scores, and as many exponentials of softmax */
+export function scoreNumbers(heads, tokens) {
+  return heads*(tokens * tokens);
+}
+
+/** of the scores of one head: of the states and of the maps to queries and keys */
+export function rankBound(tokens, width, head_dim) {
+  return Math.min(head_dim, tokens, width);
+}
+
+/** of the raw score of width d */
+export function scoreDivisor(d, exponent) {
+  return Math.pow(d, exponent);
+}
+
+/** standard deviation of ⟨q, k⟩ / d^a, for independent coordinates of mean 0 and variance 1 */
+export function scoreSpread(d, exponent) {
+  return Math.pow(d, 1/2 - exponent);
+}
+
+/** excess kurtosis of ⟨q, k⟩, where μ₄ is the fourth moment of a coordinate */
+export function scoreKurtosis(d, mu_4) {
+  return ((mu_4 * mu_4) - 3)/d;
+}
+
+/** standard error of the root mean square of all ⟨q, k⟩, as a part of it, to first order */
+export function spreadError(d, mu_4, n_queries, n_keys) {
+  return (1/2)*Math.sqrt(2 + (mu_4 - 1)*(n_keys + n_queries - 2)/d + ((mu_4 * mu_4) - 3)/d)/(Math.sqrt(n_keys)*Math.sqrt(n_queries));
+}
+
+/** of the normal distribution with mean 0 */
+export function normalDensity(x, spread) {
+  return (1/2)*Math.sqrt(2)*Math.exp(-1/2*(x * x)/(spread * spread))/(Math.sqrt(Math.PI)*spread);
+}
+
+/** of each leader among n sources; the others lie lower by the gap */
+export function leaderWeight(n, leaders, gap) {
+  return 1/(leaders + (-leaders + n)*Math.exp(-gap));
+}
+
+/** eigenvalue of diag(p) − ppᵀ across leaders of one weight and others of one weight */
+export function acrossEigenvalue(n, weight_a, weight_b) {
+  return n*weight_a*weight_b;
+}
+
+/** ‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap */
+export function gapBound(n, gap) {
+  return (2*n - 2)*Math.exp(-gap);
 }

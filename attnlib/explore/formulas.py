@@ -30,6 +30,11 @@ pair, position = sp.symbols("pair position", nonnegative=True)
 distance, angle, x, y = sp.symbols("distance angle x y", real=True)
 dot = sp.Symbol("dot", real=True)
 square_q, square_k = sp.symbols("square_q square_k", positive=True)
+heads, head_dim, tokens = sp.symbols("heads head_dim tokens", integer=True, positive=True)
+exponent, mu_4, spread, gap = sp.symbols("exponent mu_4 spread gap", nonnegative=True)
+leaders = sp.Symbol("leaders", positive=True)
+n_queries, n_keys = sp.symbols("n_queries n_keys", positive=True)
+weight_a, weight_b = sp.symbols("weight_a weight_b", nonnegative=True)
 
 # name: (expression, arguments in the order in which JavaScript takes them, what it is)
 FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
@@ -100,6 +105,68 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
         dot / (sp.sqrt(square_q) * sp.sqrt(square_k)),
         (dot, square_q, square_k),
         "of the angle between two vectors, from their dot product and their squared lengths",
+    ),
+    "attentionParameters": (
+        4 * width * heads * head_dim,
+        (width, heads, head_dim),
+        "of the four matrices of a layer where every head has keys and values of its own",
+    ),
+    "projectionFlops": (
+        8 * tokens * width * heads * head_dim,
+        (width, heads, head_dim, tokens),
+        "of the four projections, two a multiply-add",
+    ),
+    "coreFlops": (
+        4 * tokens**2 * heads * head_dim,
+        (heads, head_dim, tokens),
+        "of the scores and the weighted sums without a mask, two a multiply-add",
+    ),
+    "scoreNumbers": (
+        heads * tokens**2,
+        (heads, tokens),
+        "as many scores, and as many exponentials of softmax",
+    ),
+    "rankBound": (
+        sp.Min(tokens, width, head_dim),
+        (tokens, width, head_dim),
+        "of the scores of one head: of the states and of the maps to queries and keys",
+    ),
+    "scoreDivisor": (d**exponent, (d, exponent), "of the raw score of width d"),
+    "scoreSpread": (
+        d ** (sp.Rational(1, 2) - exponent),
+        (d, exponent),
+        "standard deviation of ⟨q, k⟩ / d^a, for independent coordinates of mean 0 and variance 1",
+    ),
+    "scoreKurtosis": (
+        (mu_4**2 - 3) / d,
+        (d, mu_4),
+        "excess kurtosis of ⟨q, k⟩, where μ₄ is the fourth moment of a coordinate",
+    ),
+    "spreadError": (
+        sp.sqrt((mu_4**2 - 3) / d + 2 + (n_queries + n_keys - 2) * (mu_4 - 1) / d)
+        / (2 * sp.sqrt(n_queries * n_keys)),
+        (d, mu_4, n_queries, n_keys),
+        "standard error of the root mean square of all ⟨q, k⟩, as a part of it, to first order",
+    ),
+    "normalDensity": (
+        sp.exp(-((x / spread) ** 2) / 2) / (spread * sp.sqrt(2 * sp.pi)),
+        (x, spread),
+        "of the normal distribution with mean 0",
+    ),
+    "leaderWeight": (
+        1 / (leaders + (n - leaders) * sp.exp(-gap)),
+        (n, leaders, gap),
+        "of each leader among n sources; the others lie lower by the gap",
+    ),
+    "acrossEigenvalue": (
+        n * weight_a * weight_b,
+        (n, weight_a, weight_b),
+        "eigenvalue of diag(p) − ppᵀ across leaders of one weight and others of one weight",
+    ),
+    "gapBound": (
+        2 * (n - 1) * sp.exp(-gap),
+        (n, gap),
+        "‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap",
     ),
 }
 

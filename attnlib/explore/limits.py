@@ -24,6 +24,22 @@ N_WORDS = (2, 800)  # of the vectors that a page carries
 WORD_LENGTH = (1, 40)
 N_COLUMNS = (1, 100)
 N_NEIGHBOURS = 10  # so many are shown, fewer where there are fewer words
+SCORE_EXPONENT = (0.0, 1.0)  # of d, which divides the scores
+DISTRIBUTIONS = ("gaussian", "rademacher", "uniform", "heavy-tailed")
+SAMPLE_QUERIES = 32  # rows of the fixed sample of scores
+SAMPLE_KEYS = 64
+JACOBIAN_SOURCES = (2, 64)
+GAP = (0.0, 20.0)  # between the leaders' score and the others'
+MASK_SIZE = (1, 16)  # targets and sources of a mask whose cells can be told apart
+MASK_PART = (0, 16)  # a window, a prefix, padding; 0 is none of it
+MASK_PLACE = (0, 15)
+STREAM_WIDTH = (64, 8192)  # powers of two only, like the next three
+N_HEADS = (1, 128)
+HEAD_DIM = (1, 512)
+N_READ_TOKENS = (16, 131_072)
+N_MAP_TOKENS = (2, 64)  # attention maps of one text
+N_MAP_LAYERS = (1, 48)
+N_MAP_HEADS = (1, 64)
 
 LIMITS = {
     "n_sources": N_SOURCES,
@@ -45,4 +61,20 @@ LIMITS = {
     "word_length": WORD_LENGTH,
     "n_columns": N_COLUMNS,
     "n_neighbours": N_NEIGHBOURS,
+    "score_exponent": SCORE_EXPONENT,
+    "distributions": DISTRIBUTIONS,
+    "sample_queries": SAMPLE_QUERIES,
+    "sample_keys": SAMPLE_KEYS,
+    "jacobian_sources": JACOBIAN_SOURCES,
+    "gap": GAP,
+    "mask_size": MASK_SIZE,
+    "mask_part": MASK_PART,
+    "mask_place": MASK_PLACE,
+    "stream_width": STREAM_WIDTH,
+    "n_heads": N_HEADS,
+    "head_dim": HEAD_DIM,
+    "n_read_tokens": N_READ_TOKENS,
+    "n_map_tokens": N_MAP_TOKENS,
+    "n_map_layers": N_MAP_LAYERS,
+    "n_map_heads": N_MAP_HEADS,
 }

@@ -1,6 +1,6 @@
 // Neighbours: a word and a width d → its nearest words by cosine in the first d coordinates.
 
-import { element, freshId, setText, show, slider, wholeSteps } from "./controls.mjs";
+import { element, freshId, setText, showThousandths, slider, wholeSteps } from "./controls.mjs";
 import { curveChart } from "./curve-chart.mjs";
 import { limits } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
@@ -58,14 +58,11 @@ export function facts(state) {
   };
 }
 
-/** Three decimals; half a thousandth counts up in Python as in JavaScript. */
-const showCosine = (cosine) => show(Math.floor(1000 * cosine + 0.5) / 1000, 3);
-
 /** The picture in words. */
 export function describe(state, found = facts(state)) {
   const { word, width, vectors: { columns } } = state;
   const { neighbours, cosines, sharedByWidth } = found;
-  const names = neighbours.map((name, i) => `${name} ${showCosine(cosines[i])}`).join(", ");
+  const names = neighbours.map((name, i) => `${name} ${showThousandths(cosines[i])}`).join(", ");
   const n = neighbours.length;
   return `“${word}” in the first ${width} of ${columns} dimensions. Nearest by cosine: ${names}. `
     + `Of these ${n}, ${sharedByWidth[width - 1]} are among its ${n} nearest in all ${columns} `
@@ -73,7 +70,7 @@ export function describe(state, found = facts(state)) {
 }
 
 function sayShort({ word, width }, { neighbours, cosines, sharedByWidth }) {
-  return `Nearest to ${word} in ${width} dimensions: ${neighbours[0]}, ${showCosine(cosines[0])}; `
+  return `Nearest to ${word} in ${width} dimensions: ${neighbours[0]}, ${showThousandths(cosines[0])}; `
     + `${sharedByWidth[width - 1]} of ${neighbours.length} shared with the full width.`;
 }
 
@@ -158,7 +155,7 @@ function neighbourRows({ count, change }) {
         button.setAttribute("aria-label", `${neighbours[i]}: ${too}go to its neighbours`);
         fill.style.width = `${100 * Math.min(Math.max(cosines[i], 0), 1)}%`;
         fill.classList.toggle("attn-fill-pale", !isShared[i]);
-        setText(value, showCosine(cosines[i]));
+        setText(value, showThousandths(cosines[i]));
         setText(mark, isShared[i] ? "✓" : "");
       });
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,7 +13,7 @@ from attnlib.explore import checks, limits
 from attnlib.explore.base import Contradiction, Explorer, Option
 from attnlib.explore.bundle import anywidget_module
 from attnlib.explore.packed import pack, unpack
-from attnlib.explore.words import State, show
+from attnlib.explore.words import State, show_thousandths
 
 
 def nearest(whole: np.ndarray, row: int, width: int) -> tuple[list[int], list[float]]:
@@ -49,15 +48,10 @@ def neighbours_facts(state: State) -> dict[str, Any]:
     }
 
 
-def show_cosine(cosine: float) -> str:
-    """Three decimals; half a thousandth counts up in Python as in JavaScript."""
-    return show(math.floor(1000 * cosine + 0.5) / 1000, 3)
-
-
 def describe_neighbours(state: State) -> str:
     found = neighbours_facts(state)
     pairs = zip(found["neighbours"], found["cosines"], strict=True)
-    names = ", ".join(f"{word} {show_cosine(cosine)}" for word, cosine in pairs)
+    names = ", ".join(f"{word} {show_thousandths(cosine)}" for word, cosine in pairs)
     n, n_columns = len(found["neighbours"]), state["vectors"]["columns"]
     return (
         f"“{state['word']}” in the first {state['width']} of {n_columns} dimensions. Nearest by "
@@ -111,38 +105,26 @@ class NeighboursExplorer(Explorer):
     def _full_width(self) -> int:
         return self.vectors["columns"]
 
-    def check_together(self) -> None:
-        if self.vectors["rows"] != len(self.words):
+    def check_together(self, state: State) -> None:
+        words, vectors = state["words"], state["vectors"]
+        if vectors["rows"] != len(words):
             raise ValueError(
-                f"vectors must have a row for each of words, got {self.vectors['rows']} rows "
-                f"and {len(self.words)} words"
+                f"vectors must have a row for each of words, got {vectors['rows']} rows "
+                f"and {len(words)} words"
             )
-        self._check_word(self.word)
-        self._check_width(self.width)
-
-    # While the explorer is made, `words` and `vectors` may still come.
-    @traitlets.validate("word")
-    def _later_word(self, proposal: Any) -> str:
-        if self.initial:
-            self._check_word(proposal.value)
-        return proposal.value
-
-    @traitlets.validate("width")
-    def _later_width(self, proposal: Any) -> int:
-        if self.initial:
-            self._check_width(proposal.value)
-        return proposal.value
-
-    def _check_word(self, word: str) -> None:
-        if word not in self.words:
-            raise Contradiction(f"word must be one of the {len(self.words)} words, got {word!r}")
-
-    def _check_width(self, width: int) -> None:
-        if width > self.vectors["columns"]:
+        if state["word"] not in words:
             raise Contradiction(
-                f"width must be at most the number of columns, {self.vectors['columns']}, "
-                f"got {width}"
+                f"word must be one of the {len(words)} words, got {state['word']!r}"
             )
+        if state["width"] > vectors["columns"]:
+            raise Contradiction(
+                f"width must be at most the number of columns, {vectors['columns']}, "
+                f"got {state['width']}"
+            )
+
+    @traitlets.validate("word", "width")
+    def _keep_to_the_vectors(self, proposal: Any) -> str | int:
+        return self.checked(proposal)
 
     def facts(self) -> dict[str, Any]:
         """The nearest words, their cosines, and how many are shared at every width."""

@@ -29,25 +29,34 @@ export function softmax(scores) {
  * It lies between the two largest weights and solves 1 = Σ p_j² / (p_j − λ). With p₁ the largest
  * weight and r the sum of the others (not 1 − p₁, which cancels when one weight takes all), this is
  *     (p₁ r − λ) / (p₁ − λ) + Σ_{j>1} p_j² / (λ − p_j) = 0,
- * falling in λ. The bracket is max(p₂, p₁ r) ≤ λ ≤ min(p₁, 2 p₁ r), so halving it to the last digit
- * needs no start value and cannot fail. Where p₁ = p₂ the bracket is the one point p₁.
+ * falling in λ. The bracket is max(p₂, p₁ r) ≤ λ ≤ min(p₁, 2 p₁ r). Newton's step is taken where it
+ * stays in the bracket, and the bracket is halved where it does not, so the search cannot fail; it
+ * ends where no step changes λ any more. Where p₁ = p₂ the bracket is the one point p₁.
  */
 export function largestJacobianEigenvalue(weights) {
-  const [first, ...others] = [...weights].sort((a, b) => b - a);
-  const rest = sum([...others].reverse()); // small ones first, to keep their digits
+  const sorted = Float64Array.from(weights).sort();
+  const first = sorted.at(-1);
+  let rest = 0; // small ones first, to keep their digits
+  for (let j = 0; j < sorted.length - 1; j += 1) rest += sorted[j];
   if (rest === 0) return 0;
-  let low = Math.max(others[0], first * rest);
+  let low = Math.max(sorted.at(-2), first * rest);
   let high = jacobianBound(first, rest);
-  const falling = (lambda) =>
-    (first * rest - lambda) / (first - lambda)
-    + sum(others.map((p) => p * (p / (lambda - p))));
-  while (low < high) {
-    const middle = low + (high - low) / 2;
-    if (middle <= low || middle >= high) break;
-    if (falling(middle) > 0) low = middle;
-    else high = middle;
+  let lambda = low + (high - low) / 2;
+  while (lambda > low && lambda < high) {
+    let falling = (first * rest - lambda) / (first - lambda);
+    let slope = -((first / (first - lambda)) ** 2);
+    for (let j = 0; j < sorted.length - 1; j += 1) {
+      const ratio = sorted[j] / (lambda - sorted[j]);
+      falling += sorted[j] * ratio;
+      slope -= ratio * ratio;
+    }
+    if (falling > 0) low = lambda;
+    else high = lambda;
+    const next = lambda - falling / slope;
+    if (next === lambda) break;
+    lambda = next > low && next < high ? next : low + (high - low) / 2;
   }
-  return high;
+  return Math.min(Math.max(lambda, low), high);
 }
 
 /** Everything that the softmax explorer says about its weights. */

@@ -1,7 +1,12 @@
 // The explorers of a static page, without a kernel: each is mounted on a stand-in for its model.
 
+import * as attentionMaps from "./attention-maps.mjs";
+import * as heads from "./heads.mjs";
+import * as jacobian from "./jacobian.mjs";
+import * as mask from "./mask.mjs";
 import * as neighbours from "./neighbours.mjs";
 import * as rotary from "./rotary.mjs";
+import * as scoreSpread from "./score-spread.mjs";
 import * as sinusoidal from "./sinusoidal.mjs";
 import * as softLookup from "./soft-lookup.mjs";
 import * as softmax from "./softmax.mjs";
@@ -10,6 +15,7 @@ import { addressOf, parseFragment } from "./share.mjs";
 
 const explorers = {
   softmax, "soft-lookup": softLookup, tokens, neighbours, sinusoidal, rotary,
+  "score-spread": scoreSpread, jacobian, mask, heads, "attention-maps": attentionMaps,
 };
 
 /** As much of an anywidget model as an explorer uses. */

@@ -3,7 +3,7 @@
 
 import { pointList, set, svg } from "./chart.mjs";
 import {
-  element, setText, show, showFrequency, showWavelength, slider, wholeSteps,
+  element, legend, legendItem, setText, show, showFrequency, showWavelength, slider, wholeSteps,
 } from "./controls.mjs";
 import { curveChart, evenly } from "./curve-chart.mjs";
 import {
@@ -170,22 +170,12 @@ function plane({ textId }) {
 }
 
 /** What each mark of the plane is. */
-function legend() {
-  const item = (mark, words) => element(
-    "span",
-    { class: "attn-legend-item" },
-    element("span", { class: `attn-sample attn-sample-${mark}`, "aria-hidden": "true" }),
-    words,
-  );
-  return element(
-    "div",
-    { class: "attn-legend" },
-    item("query", "query q"),
-    item("key", "key k"),
-    item("ghost", "before the rotation"),
-    item("wedge", "the angle that the score sees"),
-  );
-}
+const marks = () => legend(
+  legendItem("query", "query q"),
+  legendItem("key", "key k"),
+  legendItem("ghost", "before the rotation"),
+  legendItem("wedge", "the angle that the score sees"),
+);
 
 const DISTANCES = [-FARTHEST, FARTHEST];
 const FINE = evenly(DISTANCES, 8 * FARTHEST + 1);
@@ -269,7 +259,7 @@ function build({ change: changeModel, textId, shortId, state }) {
       element(
         "div",
         { class: "attn-columns" },
-        element("div", { class: "attn-stage" }, picture.node, legend()),
+        element("div", { class: "attn-stage" }, picture.node, marks()),
         element(
           "div",
           { class: "attn-side" },

@@ -1,7 +1,7 @@
 // The sinusoidal encoding: a map of positions and dimensions, one chosen entry of it, and how the
 // rows of two positions resemble each other.
 
-import { linear, pointerPosition, set, svg } from "./chart.mjs";
+import { linear, pointerPosition, set, svg, whereClicked } from "./chart.mjs";
 import {
   element, evenSteps, listedSteps, setText, show, showFrequency, showWavelength, showWhole, slider,
   wholeSteps,
@@ -160,25 +160,14 @@ function encodingMap({ change, textId }) {
   }, border, ...positions, ...dimensions, ...names, ...frames.map(({ node }) => node));
 
   let drawn = { rows: null, width: 0 };
-  // A shortcut for the pointer; two sliders do the same by keyboard.
-  const choose = (event) => {
+  whereClicked(picture, (event) => {
     const [px, py] = pointerPosition(picture, event);
     const cell = (part, count) => Math.min(Math.max(Math.floor(part * count), 0), count - 1);
     change({
       position: cell((py - top) / (bottom - top), N_POSITIONS),
       dimension: cell((px - left) / (right - left), drawn.width),
     });
-  };
-  // A finger scrolls the page; a tap chooses.
-  picture.addEventListener("pointerdown", (event) => {
-    if (event.pointerType !== "mouse") return;
-    picture.setPointerCapture(event.pointerId);
-    choose(event);
   });
-  picture.addEventListener("pointermove", (event) => {
-    if (picture.hasPointerCapture(event.pointerId)) choose(event);
-  });
-  picture.addEventListener("click", choose);
 
   return {
     node: element("div", { class: "attn-map-stage" }, canvas, picture),

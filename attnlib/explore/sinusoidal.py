@@ -61,24 +61,16 @@ class SinusoidalExplorer(Explorer):
     dimension = Option(checks.whole, 8, (0, limits.ENCODING_WIDTH[1] - 1))
     base = Option(checks.listed, 10_000, limits.ENCODING_BASE)
 
-    def check_together(self) -> None:
-        if self.dimension >= self.width:
+    def check_together(self, state: State) -> None:
+        if state["dimension"] >= state["width"]:
             raise Contradiction(
-                f"dimension must be less than width, got dimension={self.dimension} "
-                f"and width={self.width}"
+                f"dimension must be less than width, got dimension={state['dimension']} "
+                f"and width={state['width']}"
             )
 
     @traitlets.validate("dimension", "width")
     def _keep_them_together(self, proposal: Any) -> int:
-        """Both may change at once, as a front end does: traitlets asks when the last one has."""
-        name, value = proposal["trait"].name, proposal["value"]
-        both = {"dimension": self.dimension, "width": self.width, name: value}
-        if self.initial and both["dimension"] >= both["width"]:
-            raise Contradiction(
-                f"dimension must be less than width, got dimension={both['dimension']} "
-                f"and width={both['width']}"
-            )
-        return value
+        return self.checked(proposal)
 
     def facts(self) -> dict[str, Any]:
         """The entry, its frequency and wavelength, and the inner products of rows."""

@@ -3,7 +3,8 @@
 
 import { axes, linear, pointList, pointerPosition, ratios, set, svg } from "./chart.mjs";
 import {
-  element, freshId, linearSteps, logSteps, setText, show, showRound, showWeight, slider,
+  element, freshId, legend, legendItem, linearSteps, logSteps, setText, show, showRound, showWeight,
+  slider,
 } from "./controls.mjs";
 import { dotProductLogKernel, gaussianLogKernel, limits } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
@@ -242,24 +243,14 @@ function weightList(state) {
 }
 
 /** What each mark of the plane is. */
-function legend(limitName) {
-  const item = (mark, ...words) => element(
-    "span",
-    { class: "attn-legend-item" },
-    element("span", { class: `attn-sample attn-sample-${mark}`, "aria-hidden": "true" }),
-    ...words,
-  );
-  return element(
-    "div",
-    { class: "attn-legend" },
-    item("query", "query"),
-    item("key", "keys = values, area by weight"),
-    item("output", "output"),
-    item("trail", "its way from h → 0 to h → ∞"),
-    item("limit", limitName),
-    item("mean", "mean"),
-  );
-}
+const legendOf = (limitName) => legend(
+  legendItem("query", "query"),
+  legendItem("key", "keys = values, area by weight"),
+  legendItem("output", "output"),
+  legendItem("trail", "its way from h → 0 to h → ∞"),
+  legendItem("limit", limitName),
+  legendItem("mean", "mean"),
+);
 
 function build({ change: changeModel, textId, shortId, state }) {
   let current = state;
@@ -318,7 +309,7 @@ function build({ change: changeModel, textId, shortId, state }) {
       element(
         "div",
         { class: "attn-columns" },
-        element("div", { class: "attn-stage" }, picture.node, legend(limitName)),
+        element("div", { class: "attn-stage" }, picture.node, legendOf(limitName)),
         element(
           "div",
           { class: "attn-side" },

@@ -75,11 +75,12 @@ class SoftmaxExplorer(Explorer):
     scaled = Option(checks.flag, True)
     labels = Option(checks.labels, (), fixed=True)
 
-    def check_together(self) -> None:
-        if self.labels and len(self.labels) != len(self.scores):
+    def check_together(self, state: State) -> None:
+        labels, scores = state["labels"], state["scores"]
+        if labels and len(labels) != len(scores):
             raise ValueError(
-                f"labels must be as many as scores, got {len(self.labels)} labels "
-                f"and {len(self.scores)} scores"
+                f"labels must be as many as scores, got {len(labels)} labels "
+                f"and {len(scores)} scores"
             )
 
     def facts(self) -> dict[str, Any]:

@@ -128,20 +128,16 @@ class TokensExplorer(Explorer):
     def _learnt_from_the_first_text(self) -> tuple[Pair, ...]:
         return _learnt(_TEXT, 24)
 
-    def check_together(self) -> None:
-        self._check_n_merges(self.n_merges)
+    def check_together(self, state: State) -> None:
+        if state["n_merges"] > len(state["merges"]):
+            raise Contradiction(
+                f"n_merges must be at most the number of merges, {len(state['merges'])}, "
+                f"got {state['n_merges']}"
+            )
 
     @traitlets.validate("n_merges")
-    def _later(self, proposal: Any) -> int:
-        if self.initial:  # while the explorer is made, `merges` may still come
-            self._check_n_merges(proposal.value)
-        return proposal.value
-
-    def _check_n_merges(self, n_merges: int) -> None:
-        if n_merges > len(self.merges):
-            raise Contradiction(
-                f"n_merges must be at most the number of merges, {len(self.merges)}, got {n_merges}"
-            )
+    def _keep_to_the_merges(self, proposal: Any) -> int:
+        return self.checked(proposal)
 
     def facts(self) -> dict[str, Any]:
         """The ids of the tokens, and the counts."""

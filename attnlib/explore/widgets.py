@@ -1,8 +1,13 @@
 """Every explorer by its name."""
 
+from attnlib.explore.attention_maps import AttentionMapsExplorer
 from attnlib.explore.base import Explorer
+from attnlib.explore.heads import HeadsExplorer
+from attnlib.explore.jacobian import JacobianExplorer
+from attnlib.explore.mask import MaskExplorer
 from attnlib.explore.neighbours import NeighboursExplorer
 from attnlib.explore.rotary import RotaryExplorer
+from attnlib.explore.score_spread import ScoreSpreadExplorer
 from attnlib.explore.sinusoidal import SinusoidalExplorer
 from attnlib.explore.soft_lookup import SoftLookupExplorer
 from attnlib.explore.softmax import SoftmaxExplorer
@@ -17,5 +22,10 @@ EXPLORERS: dict[str, type[Explorer]] = {
         NeighboursExplorer,
         SinusoidalExplorer,
         RotaryExplorer,
+        ScoreSpreadExplorer,
+        JacobianExplorer,
+        MaskExplorer,
+        HeadsExplorer,
+        AttentionMapsExplorer,
     )
 }

@@ -7,6 +7,7 @@ a code host, a screen reader's first visit).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,14 @@ def show(x: float, decimals: int = 2) -> str:
     """A number with so many decimals, a true minus sign, and no negative zero."""
     text = f"{x:.{decimals}f}"
     return text.replace("-", "" if float(text) == 0 else "−")
+
+
+def untie(x: float) -> float:
+    """A number that may lie halfway between two decimals, such as 1/16, moved off that place.
+
+    There Python would round to even and JavaScript away from zero; so both do the latter.
+    """
+    return x * (1 + 2.0**-40)
 
 
 def show_round(x: float) -> str:
@@ -58,6 +67,27 @@ def show_frequency(x: float) -> str:
         return show_round(x)
     mantissa, exponent = f"{x:.2e}".split("e")
     return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+
+
+def show_thousandths(x: float) -> str:
+    """Three decimals; half a thousandth counts up in Python as in JavaScript."""
+    return show(math.floor(1000 * x + 0.5) / 1000, 3)
+
+
+def quote(text: str) -> str:
+    """A text in quotes; one that reads from the right is isolated: else it turns what follows."""
+    return f"“\u2068{text}\u2069”" if _FROM_THE_RIGHT.search(text) else f"“{text}”"
+
+
+# The blocks of scripts that read from the right, Hebrew and Arabic before all.
+_FROM_THE_RIGHT = re.compile(
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
+
+
+def show_count(count: int, thing: str) -> str:
+    """A number and its noun: 1 head, 2 heads."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def show_point(point: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from builds import Outcome, build, miniature
 
+EXPLORE = Path(__file__).parents[2] / "attnlib/explore"
 # Files that tools leave in a work tree and that are no part of the book.
 STRAYS = [".pytest_cache/README.md", "README.md", "book/node_modules/some/README.md"]
 
@@ -63,6 +64,25 @@ def javascript(node) -> Callable[[Path, list[tuple[str, list]]], list]:
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    return call
+
+
+@pytest.fixture
+def linked(javascript, tmp_path) -> Callable[[str, list[tuple[str, list]]], list]:
+    """What links and saved states become: a call of `read`, `write` or `restore`."""
+
+    def call(name: str, calls: list[tuple[str, list]]) -> list:
+        module = tmp_path / f"links-{name}.mjs"
+        uris = {file: (EXPLORE / f"{file}.mjs").as_uri() for file in ("state", name)}
+        module.write_text(
+            f'import {{ parseFields, readState, writeFields }} from "{uris["state"]}";\n'
+            f'import {{ fields }} from "{uris[name]}";\n'
+            "export const read = (text, initial) => parseFields(text, initial, fields);\n"
+            "export const write = (state, initial) => writeFields(state, initial, fields);\n"
+            "export const restore = (s) => readState({ get: (key) => s[key] }, fields);\n"
+        )
+        return javascript(module, calls)
 
     return call
 

@@ -50,7 +50,7 @@ class Explorer:
     def controls(self) -> list[Locator]:
         """Everything that a reader can move, press or choose."""
         return self.box.locator(
-            "input, select, textarea, button, [role=slider], [role=listbox]"
+            "input, select, textarea, button, summary, [role=slider], [role=listbox]"
         ).all()
 
     def name_of(self, control: Locator) -> str:
@@ -204,5 +204,5 @@ OTHER_WORD = "(box) => [...box.list.options].map((it) => it.value).find((it) => 
 NAME = """(control) => {
     const by = control.getAttribute("aria-label")
         ?? [...(control.labels ?? [])].map((label) => label.textContent).join(" ");
-    return (by || (control.matches("button") ? control.textContent : "")).trim();
+    return (by || (control.matches("button, summary") ? control.textContent : "")).trim();
 }"""

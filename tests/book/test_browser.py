@@ -26,7 +26,7 @@ from pages import (
     settle,
     violations,
 )
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 from attnlib.explore import NAMES
 from repository import colab_url, repository
@@ -494,7 +494,14 @@ def test_plotly_is_loaded_once_where_there_are_figures_and_else_never(opened):
 # ---- explorers ----------------------------------------------------------------------------
 
 
-LOW = 0.05  # of a slider's length: lower than where any slider begins
+LOW = 0.05  # of a slider's length: lower than where any slider begins, but for those at the end
+
+
+def there_and_back(explorer: Explorer, slider: Locator, high: float) -> tuple[float, float]:
+    """Two places on a slider; where it begins at its lower end, the first one is the high one."""
+    explorer.reset()
+    at_the_end = slider.evaluate("(it) => Number(it.value) === Number(it.min)")
+    return (high, LOW) if at_the_end else (LOW, high)
 
 
 @every_explorer
@@ -523,10 +530,11 @@ def test_a_slider_dragged_by_mouse_changes_value_picture_and_words(opened, place
     explorer = opened.explorer(place)
     with explorer.offline():
         for slider in explorer.sliders():
+            first, second = there_and_back(explorer, slider, 0.8)
             explorer.assert_moves(
                 slider,
-                lambda slider=slider: explorer.drag(slider, 0.5, LOW),
-                lambda slider=slider: explorer.drag(slider, LOW, 0.8),
+                lambda slider=slider, to=first: explorer.drag(slider, 0.5, to),
+                lambda slider=slider, start=first, to=second: explorer.drag(slider, start, to),
             )
 
 
@@ -541,8 +549,10 @@ def test_on_a_phone_a_tapped_slider_changes_value_picture_and_words(opened, brow
             for slider in explorer.sliders():
                 explorer.assert_moves(
                     slider,
-                    lambda slider=slider, explorer=explorer: explorer.tap(slider, LOW),
-                    lambda slider=slider, explorer=explorer: explorer.tap(slider, 0.75),
+                    *[
+                        lambda at=at, slider=slider, explorer=explorer: explorer.tap(slider, at)
+                        for at in there_and_back(explorer, slider, 0.75)
+                    ],
                 )
     phone.assert_blameless()
     phone.page.context.close()

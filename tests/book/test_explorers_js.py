@@ -53,6 +53,18 @@ VALUES = {
     "dot": [-3.0, 0.0, 17.0, 107_367_628_900.0],
     "square_q": [1.0, 2.0, 107_367_628_900.0],
     "square_k": [3.0, 107_367_628_899.0],
+    "exponent": [0.0, 0.35, 0.5, 1.0],
+    "mu_4": [1.0, 1.8, 3.0, 9.0],
+    "n_queries": [32],
+    "n_keys": [64],
+    "spread": [0.03125, 1.0, 32.0],
+    "gap": [0.0, 0.7, 20.0],
+    "leaders": [1, 2],
+    "weight_a": [0.0, 0.3, 1.0],
+    "weight_b": [0.0, 1e-10, 0.2],
+    "heads": [1, 8, 128],
+    "head_dim": [1, 64, 512],
+    "tokens": [16, 1024, 131_072],
 }
 
 
@@ -72,8 +84,17 @@ def test_each_formula_has_sympys_value_to_two_units_in_the_last_place(name, java
             scale = max(scale, sum(abs(v) for v in values[:4]) ** 2 / values[4] ** 2 / 8)
         if name == "shiftedExponential":  # the rounding of score − largest, magnified by exp
             scale *= 1 + abs(values[0] - values[1])
-        if name == "frequency":  # the rounding of the exponent, magnified by the logarithm
+        if name in {"frequency", "scoreDivisor", "scoreSpread"}:
+            # the rounding of the exponent, magnified by the logarithm
             scale *= 1 + abs(math.log(wanted))
+        if name == "scoreKurtosis":
+            scale = (values[1] ** 2 + 3) / values[0]
+        if name == "spreadError":  # the terms under the root, and its slope there
+            d, mu_4, queries, keys = values
+            terms = 2 + (queries + keys) * abs(mu_4 - 1) / d + (mu_4**2 + 3) / d
+            scale += terms / (wanted * 4 * queries * keys) if wanted > 0 else 0.0
+        if name == "normalDensity":  # two roots, and the exponent's rounding, magnified by exp
+            scale *= 2 + (values[0] / values[1]) ** 2
         if name in {"sineEntry", "cosineEntry", "turnedX", "turnedY", "scoreAtDistance"}:
             # the rounding of an angle, and of a sum of at most two terms
             angle = math.prod(values[-2:]) + (values[0] if name == "scoreAtDistance" else 0)
@@ -140,7 +161,8 @@ def test_the_largest_eigenvalue_keeps_its_digits_where_the_matrix_all_but_vanish
     calls = [("largestJacobianEigenvalue", [[1 - 2 * e, e, e]]) for e in tiny]
     found = javascript(FOLDER / "numerics.mjs", calls)
     for e, value in zip(tiny, found, strict=True):
-        assert value == pytest.approx(3 * e * (1 - 2 * e), rel=16 * EPS / min(1, 1 - 2 * e))
+        wanted = 3 * e * (1 - 2 * e)
+        assert value == pytest.approx(wanted, rel=16 * EPS / min(1, 1 - 2 * e), abs=0)
 
 
 def lookup_states():

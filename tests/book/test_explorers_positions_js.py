@@ -139,25 +139,6 @@ def test_every_step_of_every_slider_can_be_chosen(javascript, tmp_path):
     assert back == list(range(len(values)))
 
 
-@pytest.fixture
-def linked(javascript, tmp_path):
-    """What links and saved states become: a call of `read`, `write` or `restore`."""
-
-    def call(name: str, calls: list[tuple[str, list]]) -> list:
-        module = tmp_path / f"links-{name}.mjs"
-        uris = {file: (FOLDER / f"{file}.mjs").as_uri() for file in ("state", name)}
-        module.write_text(
-            f'import {{ parseFields, readState, writeFields }} from "{uris["state"]}";\n'
-            f'import {{ fields }} from "{uris[name]}";\n'
-            "export const read = (text, initial) => parseFields(text, initial, fields);\n"
-            "export const write = (state, initial) => writeFields(state, initial, fields);\n"
-            "export const restore = (s) => readState({ get: (key) => s[key] }, fields);\n"
-        )
-        return javascript(module, calls)
-
-    return call
-
-
 LINKS = {
     "sinusoidal": ("m=4;p=127;j=3;base=1000000", ["m=5", "m=130", "m=8.0e-1", "p=-1", "p=1.5"]),
     "rotary": ("m=0;n=64;pair=31;angle=-179;all=yes", ["m=65", "n=x", "pair=32", "angle=0.5"]),
