@@ -5,46 +5,35 @@ Parity with transformers is in test_models_of_transformers.py.
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from attnlib import PUBLISHED, AttentionSizes, Encoder, ModelSizes, definitions
+from attnlib import PUBLISHED, AttentionSizes, Encoder, definitions
 from attnlib.models import EncoderBlock
 
 # All different, so that no two axes can be confused; d is not m/h, and e is not d.
 B, T, H, G, D, E, M, INNER, V, CONTEXT, LAYERS, SEGMENTS = 2, 5, 6, 3, 4, 7, 8, 11, 13, 9, 3, 2
-SIZES = {
-    "name": "a small encoder",
-    "source": "made up for a test",
-    "n_layers": LAYERS,
-    "width": M,
-    "attention": AttentionSizes(
-        n_query_heads=H, n_kv_heads=G, head_dim=D, value_dim=E, biases=True
-    ),
-    "feed_forward_width": INNER,
-    "gated": False,
-    "activation": "gelu",
-    "feed_forward_biases": True,
-    "vocabulary": V,
-    "tied_embeddings": True,
-    "norm": "layer",
-    "norms_per_layer": 2,
-    "norm_of_embedding": True,
-    "norm_at_end": False,
-    "norm_epsilon": 1e-3,
-    "context": CONTEXT,
-    "learned_positions": True,
-    "n_segments": SEGMENTS,
-    "causal": False,
-    "pooler": True,
-}
+SIZES = replace(
+    PUBLISHED["minilm-l6"],
+    name="a small encoder",
+    source="made up for a test",
+    n_layers=LAYERS,
+    width=M,
+    attention=AttentionSizes(n_query_heads=H, n_kv_heads=G, head_dim=D, value_dim=E, biases=True),
+    feed_forward_width=INNER,
+    vocabulary=V,
+    norm_epsilon=1e-3,
+    context=CONTEXT,
+    n_segments=SEGMENTS,
+)
 
 
 def sizes(**changes):
-    return ModelSizes(**(SIZES | changes))
+    return replace(SIZES, **changes)
 
 
 def encoder(seed=0, **changes):
@@ -80,8 +69,7 @@ def assert_equal(actual, wanted, atol=1e-11):
 def normed(x, norm):
     x = x - x.mean()
     return (
-        x / np.sqrt((x * x).mean() + SIZES["norm_epsilon"]) * norm.weight.numpy()
-        + norm.bias.numpy()
+        x / np.sqrt((x * x).mean() + SIZES.norm_epsilon) * norm.weight.numpy() + norm.bias.numpy()
     )
 
 

@@ -4,6 +4,8 @@ Nothing is downloaded. The real weights are used where they are (`make weights`)
 tests of them say that they did not run.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import safetensors.torch
@@ -12,7 +14,7 @@ import transformers
 from scipy.spatial.distance import jensenshannon
 
 import make_attention
-from attnlib import AttentionSizes, ModelSizes, load_pretrained
+from attnlib import PUBLISHED, AttentionSizes, load_pretrained
 from attnlib.data import declaration, pretrained_attention
 from attnlib.pretrained import folder_of, is_installed, load_encoder
 
@@ -41,30 +43,18 @@ def small(request, tmp_path_factory):
             random = torch.randn(parameter.shape, generator=generator)
             parameter.copy_(0.5 * random + (name.endswith("LayerNorm.weight")))
     safetensors.torch.save_file(bert.state_dict(), path)
-    sizes = ModelSizes(
+    heads = AttentionSizes(n_query_heads=H, n_kv_heads=H, head_dim=D, value_dim=D, biases=True)
+    sizes = replace(
+        PUBLISHED["minilm-l6"],
         name="a small BERT",
         source="made up for a test",
         n_layers=LAYERS,
         width=M,
-        attention=AttentionSizes(
-            n_query_heads=H, n_kv_heads=H, head_dim=D, value_dim=D, biases=True
-        ),
+        attention=heads,
         feed_forward_width=INNER,
-        gated=False,
-        activation="gelu",
-        feed_forward_biases=True,
         vocabulary=V,
-        tied_embeddings=True,
-        norm="layer",
-        norms_per_layer=2,
-        norm_of_embedding=True,
-        norm_at_end=False,
         norm_epsilon=1e-3,
         context=CONTEXT,
-        learned_positions=True,
-        n_segments=2,
-        causal=False,
-        pooler=True,
     )
     return bert.to(request.param), load_encoder(path, sizes).to(request.param)
 

@@ -15,33 +15,23 @@ import pytest
 import safetensors.torch
 import torch
 
-from attnlib import AttentionSizes, Encoder, ModelSizes, load_pretrained, pretrained
+from attnlib import PUBLISHED, AttentionSizes, Encoder, load_pretrained, pretrained
 from attnlib.pretrained import folder_of, is_installed, load_encoder, read_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "to", "##ken", "##s", "!", "sea", "a", "\u2028"]
 H, D, M, INNER, V, CONTEXT, LAYERS, SEGMENTS = 2, 3, 6, 7, len(PIECES), 9, 2, 4
-SIZES = ModelSizes(
+SIZES = replace(
+    PUBLISHED["minilm-l6"],
     name="a small BERT",
     source="made up for a test",
     n_layers=LAYERS,
     width=M,
     attention=AttentionSizes(n_query_heads=H, n_kv_heads=H, head_dim=D, value_dim=D, biases=True),
     feed_forward_width=INNER,
-    gated=False,
-    activation="gelu",
-    feed_forward_biases=True,
     vocabulary=V,
-    tied_embeddings=True,
-    norm="layer",
-    norms_per_layer=2,
-    norm_of_embedding=True,
-    norm_at_end=False,
     norm_epsilon=1e-3,
     context=CONTEXT,
-    learned_positions=True,
     n_segments=SEGMENTS,
-    causal=False,
-    pooler=True,
 )
 
 # What transformers calls the tensors of a BERT, and the shapes that they have there.

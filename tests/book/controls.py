@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import NamedTuple
 
 from playwright.sync_api import Locator, Page
@@ -21,6 +22,13 @@ class Look(NamedTuple):
     def still(self, before: "Look") -> bool:
         """Whether a part of the picture is as it was."""
         return self.drawing == before.drawing or (bool(self.bars) and self.bars == before.bars)
+
+
+def assert_all_change(looks: list[Look]) -> None:
+    """Assert that every look differs from the one before in words, drawing and bars."""
+    for before, after in pairwise(looks):
+        assert after.words != before.words
+        assert not after.still(before)
 
 
 def next_frames(page: Page) -> None:
@@ -182,6 +190,16 @@ class Explorer:
             switch.evaluate("(it) => it.click()")
             assert not self._still(slider, name, moves), f"{name} leaves the picture as it is"
 
+    def assert_picture_moves(self, picture: Locator, start: float, end: float) -> None:
+        """Assert that pressing a picture changes it and the words, and so does dragging it on."""
+        self.reset()
+        looks = [self.look()]
+        with self.pressed(picture, start, end) as move:
+            looks.append(self.look())
+            move()
+            looks.append(self.look())
+        assert_all_change(looks)
+
     def _still(self, slider: Locator, name: str, moves: tuple[Callable[[], None], ...]) -> bool:
         """Make the moves; say whether the picture stayed as it was in one of them."""
         output = self.box.locator(f"output[for='{slider.get_attribute('id')}']")
@@ -196,6 +214,29 @@ class Explorer:
             before, value = after, shown
         return still
 
+
+def assert_the_address_brings_all_back(page: Page, place: int) -> None:
+    """Change every control of an explorer, open the address again, and reset."""
+    explorer = Explorer(page, place)
+    names = [explorer.name_of(control) for control in explorer.controls()]
+    assert all(names) and len(set(names)) == len(names)
+    first = explorer.look()
+    explorer.change_everything()
+    changed = explorer.look()
+    assert all(a != b for a, b in zip(changed.values, first.values, strict=True))
+    explorer.await_address()
+    again = page.context.new_page()
+    again.goto(page.url)
+    again.wait_for_function(ALL_MOUNTED)
+    assert Explorer(again, place).look() == changed
+    again.close()
+    explorer.reset()
+    assert explorer.look() == first
+
+
+ALL_MOUNTED = """() => [...document.querySelectorAll(".attn-explorer")].every(
+    (holder) => holder.querySelector(".attn-box"),
+)"""
 
 # One that can be chosen beside the one that stands there.
 OTHER_WORD = "(box) => [...box.list.options].map((it) => it.value).find((it) => it !== box.value)"

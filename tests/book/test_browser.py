@@ -15,7 +15,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 from built import Placed, Visited, built_book, explorers, figures, page_names, place_of_book, visits
-from controls import OTHER_WORD, Explorer, Look, next_frames
+from controls import OTHER_WORD, Explorer, assert_all_change, next_frames
 from pages import (
     Account,
     chromium,
@@ -558,13 +558,6 @@ def test_on_a_phone_a_tapped_slider_changes_value_picture_and_words(opened, brow
     phone.page.context.close()
 
 
-def assert_all_change(looks: list[Look]) -> None:
-    """Assert that every look differs from the one before in words, drawing and bars."""
-    for before, after in pairwise(looks):
-        assert after.words != before.words
-        assert not after.still(before)
-
-
 @every_explorer
 def test_every_other_control_changes_the_words(opened, place):
     opened.show()
@@ -605,13 +598,7 @@ def test_a_picture_that_looks_movable_is(opened, place):
     assert pictures, "every explorer has one"
     with explorer.offline():
         for picture in pictures:
-            explorer.reset()
-            looks = [explorer.look()]
-            with explorer.pressed(picture, 0.5, 0.25) as move:
-                looks.append(explorer.look())
-                move()
-                looks.append(explorer.look())
-            assert_all_change(looks)
+            explorer.assert_picture_moves(picture, 0.5, 0.25)
 
 
 @every_explorer

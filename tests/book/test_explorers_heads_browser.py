@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from controls import Explorer, next_frames
+from controls import Explorer, assert_the_address_brings_all_back, next_frames
 from pages import chromium, keep_account, overflowing, served, violations
 from playwright.sync_api import Page
 
@@ -134,33 +134,12 @@ def test_a_picture_that_looks_movable_is(page, place):
     pictures = explorer.movable_pictures()
     assert len(pictures) == (4 if place == 1 else 1)
     for picture in pictures:
-        explorer.reset()
-        looks = [explorer.look()]
-        with explorer.pressed(picture, 0.5, 0.25) as move:
-            looks.append(explorer.look())
-            move()
-            looks.append(explorer.look())
-        for before, after in pairwise(looks):
-            assert after.words != before.words and not after.still(before)
+        explorer.assert_picture_moves(picture, 0.5, 0.25)
 
 
 @every_explorer
 def test_every_control_counts_and_the_address_brings_all_back(page, place):
-    explorer = Explorer(page, place)
-    names = [explorer.name_of(control) for control in explorer.controls()]
-    assert all(names) and len(set(names)) == len(names)
-    first = explorer.look()
-    explorer.change_everything()
-    changed = explorer.look()
-    assert all(a != b for a, b in zip(changed.values, first.values, strict=True))
-    explorer.await_address()
-    again = page.context.new_page()
-    again.goto(page.url)
-    again.wait_for_selector(".attn-explorer:last-child .attn-box")
-    assert Explorer(again, place).look() == changed
-    again.close()
-    explorer.reset()
-    assert explorer.look() == first
+    assert_the_address_brings_all_back(page, place)
 
 
 @every_explorer

@@ -7,13 +7,12 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import regex
-from controls import OTHER_WORD, Explorer, next_frames
+from controls import OTHER_WORD, Explorer, assert_the_address_brings_all_back, next_frames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import chromium, keep_account, overflowing, served, violations
@@ -584,21 +583,7 @@ def test_a_link_beyond_what_there_is_shows_the_nearest_that_is(page, address):
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_every_control_counts_and_the_address_brings_all_back(page, place):
-    explorer = Explorer(page, place)
-    names = [explorer.name_of(control) for control in explorer.controls()]
-    assert all(names) and len(set(names)) == len(names)
-    first = explorer.look()
-    explorer.change_everything()
-    changed = explorer.look()
-    assert all(a != b for a, b in zip(changed.values, first.values, strict=True))
-    explorer.await_address()
-    again = page.context.new_page()
-    again.goto(page.url)
-    again.wait_for_selector(".attn-box.attn-neighbours")
-    assert Explorer(again, place).look() == changed
-    again.close()
-    explorer.reset()
-    assert explorer.look() == first
+    assert_the_address_brings_all_back(page, place)
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -608,14 +593,7 @@ def test_sliders_and_curves_move_the_picture_and_the_words(page, place):
         keys = ("ArrowRight", "Home", "End")
         explorer.assert_moves(slider, *[lambda k=key, s=slider: s.press(k) for key in keys])
     [curve] = explorer.movable_pictures()
-    explorer.reset()
-    looks = [explorer.look()]
-    with explorer.pressed(curve, 0.8, 0.3) as move:
-        looks.append(explorer.look())
-        move()
-        looks.append(explorer.look())
-    for before, after in pairwise(looks):
-        assert after.words != before.words and not after.still(before)
+    explorer.assert_picture_moves(curve, 0.8, 0.3)
     for box in explorer.box.locator("input[list]").all():
         before = explorer.look()
         box.fill(box.evaluate(OTHER_WORD))

@@ -9,35 +9,23 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnlib import PUBLISHED, AttentionSizes, Encoder, ModelSizes, WordPieceTokenizer
+from attnlib import PUBLISHED, AttentionSizes, Encoder, WordPieceTokenizer
 from attnlib import load_pretrained as load
 from attnlib.models import EncoderBlock
 from attnlib.pretrained import Pretrained, folder_of, is_installed
 from attnlib.sizes import ExpertSizes, RotarySizes
 
 V, CONTEXT = 11, 7
-SIZES = ModelSizes(
+SIZES = replace(
+    PUBLISHED["minilm-l6"],
     name="a small encoder",
     source="made up for a test",
     n_layers=2,
     width=6,
     attention=AttentionSizes(n_query_heads=2, n_kv_heads=2, head_dim=4, value_dim=4, biases=True),
     feed_forward_width=5,
-    gated=False,
-    activation="gelu",
-    feed_forward_biases=True,
     vocabulary=V,
-    tied_embeddings=True,
-    norm="layer",
-    norms_per_layer=2,
-    norm_of_embedding=True,
-    norm_at_end=False,
-    norm_epsilon=1e-12,
     context=CONTEXT,
-    learned_positions=True,
-    n_segments=2,
-    causal=False,
-    pooler=True,
 )
 ENCODER = Encoder(SIZES)
 TOKENS = torch.tensor([[1, 2, 3], [4, 5, 6]])
