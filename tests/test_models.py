@@ -13,7 +13,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from attnlib import PUBLISHED, AttentionSizes, Encoder, definitions
-from attnlib.models import EncoderBlock
+from attnlib.layers import Block
 
 # All different, so that no two axes can be confused; d is not m/h, and e is not d.
 B, T, H, G, D, E, M, INNER, V, CONTEXT, LAYERS, SEGMENTS = 2, 5, 6, 3, 4, 7, 8, 11, 13, 9, 3, 2
@@ -82,6 +82,10 @@ def gelu(x):
     return np.array([y * 0.5 * (1 + math.erf(y / math.sqrt(2))) for y in x])
 
 
+def fed_forward(x, network):
+    return affine(gelu(affine(x, network.widen)), network.narrow)
+
+
 def heads_of(x_tm, linear, n_heads, width):
     projected = np.stack([affine(x, linear) for x in x_tm])
     return np.stack([projected[:, i * width : (i + 1) * width] for i in range(n_heads)])[None]
@@ -109,12 +113,7 @@ def defined_states(model, tokens, segments):
         read = [affine(out_bhte[0, :, t].ravel(), a.output) for t in range(len(x_tm))]
         y = [normed(x + r, block.attention_norm) for x, r in zip(x_tm, read, strict=True)]
         x_tm = np.stack(
-            [
-                normed(
-                    z + affine(gelu(affine(z, block.widen)), block.narrow), block.feed_forward_norm
-                )
-                for z in y
-            ]
+            [normed(z + fed_forward(z, block.feed_forward), block.feed_forward_norm) for z in y]
         )
         states.append(x_tm)
     return states
@@ -256,7 +255,7 @@ def test_without_a_pooler_there_is_none_to_count():
 
 
 def test_derivatives_are_those_of_finite_differences():
-    block = EncoderBlock(sizes()).double()
+    block = Block(sizes()).double()
     x = torch.randn(1, 3, M, generator=torch.Generator().manual_seed(3)).double()
     may_attend = torch.tensor([[True, True, False]] * 3)
     assert torch.autograd.gradcheck(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnlib
-from attnlib import PUBLISHED, AttentionSizes, LatentAttentionSizes, positions
+from attnlib import PUBLISHED, TRAINED, AttentionSizes, LatentAttentionSizes, positions
 from attnlib.sizes import ExpertSizes, LinearScaling, ModelSizes, RotarySizes, YarnScaling
 
 H, G, D, E, M = 6, 3, 4, 5, 7
@@ -36,7 +36,7 @@ def model(**changes):
         "vocabulary": 13,
         "tied_embeddings": True,
         "norm": "rms",
-        "norms_per_layer": 2,
+        "norm_placement": "pre",
         "norm_epsilon": 1e-5,
         "context": 17,
     }
@@ -58,7 +58,11 @@ def model(**changes):
         ("gemma-3-27b", 27_009_002_240, 27e9),
         ("gemma-3-270m", 268_098_176, 270e6),
         ("deepseek-v2", 235_741_434_880, 236e9),
+        ("transformer-base", 63_045_632, 65e6),
+        ("transformer-big", 214_171_648, 213e6),
         ("gpt-2", 124_439_808, 124e6),
+        ("gpt-2-xl", 1_557_611_200, 1558e6),
+        ("gpt-3", 174_604_259_328, 175e9),
         ("bert-base", 109_482_240, 110e6),
         ("minilm-l6", 22_713_216, 22.7e6),
     ],
@@ -197,9 +201,11 @@ def test_other_models_have_no_window(name):
     assert PUBLISHED[name].n_window_layers == 0
 
 
-def test_positions_are_rotary_or_learned():
+def test_positions_are_rotary_learned_or_sinusoidal():
     for name, sizes in PUBLISHED.items():
-        assert (sizes.rotary is None) == sizes.learned_positions, name
+        kinds = (sizes.rotary is not None, sizes.learned_positions, sizes.sinusoidal_positions)
+        assert sum(kinds) == 1, name
+        assert sizes.sinusoidal_positions == name.startswith("transformer"), name
     assert PUBLISHED["gpt-2"].n_position_parameters == 1024 * 768
     assert PUBLISHED["bert-base"].n_position_parameters == (512 + 2) * 768
     assert PUBLISHED["llama-3-70b"].n_position_parameters == 0
@@ -299,9 +305,81 @@ def test_feed_forward_networks_have_two_matrices_or_three_if_gated():
 def test_norms_have_one_weight_a_coordinate_or_a_bias_as_well():
     assert model().n_norm_parameters == (3 * 2 + 1) * M
     assert model(norm="layer").n_norm_parameters == 2 * (3 * 2 + 1) * M
-    other = model(norm_at_end=False, norm_of_embedding=True, norms_per_layer=4)
+    assert model(norm_placement="post").n_norm_parameters == model().n_norm_parameters
+    other = model(norm_at_end=False, norm_of_embedding=True, norm_placement="peri")
     assert other.n_norm_parameters == (1 + 3 * 4) * M
     assert model(norm_of_embedding=True).n_norm_parameters == (1 + 3 * 2 + 1) * M
+
+
+def test_an_encoder_beside_the_decoder_is_counted_with_what_reads_it():
+    sizes = model(n_encoder_layers=2, learned_positions=True, norm_of_embedding=True)
+    attention, network = sizes.n_attention_parameters_per_layer, 2 * M * 11
+    encoder = 2 * (attention + network + 2 * M) + 17 * M + 2 * M
+    decoder = 3 * (2 * attention + network + 3 * M) + 17 * M + 2 * M
+    assert sizes.n_parameters == 13 * M + encoder + decoder
+    assert (sizes.n_attentions, sizes.n_stacks) == (2 + 3 * 2, 2)
+    assert (model().n_attentions, model().n_stacks) == (3, 1)
+    peri = model(n_encoder_layers=2, norm_placement="peri")
+    assert peri.n_norm_parameters == (2 * 4 + 3 * 6 + 2) * M
+    assert (peri.norms_per_layer, sizes.norms_per_layer) == (4, 2)
+
+
+def test_positions_that_are_computed_and_a_factor_cost_no_parameter():
+    even = {"width": 8, "sinusoidal_positions": True, "scaled_embedding": True}
+    assert model(**even).n_parameters == model(width=8).n_parameters
+
+
+def test_the_transformer_of_2017_by_hand():
+    base, big = PUBLISHED["transformer-base"], PUBLISHED["transformer-big"]
+    m, inner = 512, 2048
+    attention, network, norm = 4 * m * m, 2 * m * inner + inner + m, 2 * m
+    encoder, decoder = attention + network + 2 * norm, 2 * attention + network + 3 * norm
+    assert base.n_parameters == 37_000 * m + 6 * (encoder + decoder)
+    assert big.attention.n_query_heads == 2 * base.attention.n_query_heads == 16
+    assert base.attention.head_dim == big.attention.head_dim == 64 == 512 // 8 == 1024 // 16
+
+
+def test_gpt_3_is_gpt_2_in_other_sizes():
+    small, large = PUBLISHED["gpt-2"], PUBLISHED["gpt-3"]
+    changed = {
+        f.name
+        for f in dataclasses.fields(small)
+        if getattr(small, f.name) != getattr(large, f.name)
+    }
+    assert changed == {
+        "name", "source", "n_layers", "width", "attention", "feed_forward_width", "context"
+    }  # fmt: skip
+    for name in ("gpt-2", "gpt-2-xl", "gpt-3"):
+        sizes = PUBLISHED[name]
+        assert sizes.feed_forward_width == 4 * sizes.width
+        assert sizes.attention.n_query_heads * sizes.attention.head_dim == sizes.width
+
+
+def test_the_embedding_is_scaled_where_it_was_trained_so():
+    scaled = {name for name, sizes in PUBLISHED.items() if sizes.scaled_embedding}
+    assert scaled == {"transformer-base", "transformer-big", "gemma-3-27b", "gemma-3-270m"}
+
+
+def test_norms_stand_where_the_models_have_them():
+    for name, sizes in PUBLISHED.items():
+        after = name.startswith(("transformer", "bert", "minilm"))
+        wanted = "post" if after else "peri" if name.startswith("gemma") else "pre"
+        assert sizes.norm_placement == wanted, name
+        # after a sum with a norm no other one is needed
+        assert sizes.norm_at_end != after, name
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_books_own_models_are_as_small_as_their_files_must_be(name):
+    # at most 6 MB and 3 MB, where a number takes 2 bytes or 4
+    megabytes = {"shakespeare": 6, "number-words": 3}[name]
+    assert TRAINED[name].n_parameters * 2 < megabytes * 1e6
+    assert TRAINED[name].source.startswith("this book")
+
+
+def test_an_unknown_model_of_the_book_is_refused_with_those_that_exist():
+    with pytest.raises(KeyError, match="no model 'gpt-2'; those that exist: shakespeare, number"):
+        TRAINED["gpt-2"]
 
 
 def test_a_whole_model_is_the_sum_of_its_parts():

@@ -19,9 +19,11 @@ from attnlib.sizes.attention import AttentionSizes, LatentAttentionSizes
 from attnlib.sizes.model import ExpertSizes, ModelSizes
 from attnlib.sizes.published import PUBLISHED
 from attnlib.sizes.rotary import LinearScaling, Llama3Scaling, RotarySizes, YarnScaling
+from attnlib.sizes.trained import TRAINED
 
 __all__ = [
     "PUBLISHED",
+    "TRAINED",
     "AttentionSizes",
     "ExpertSizes",
     "LatentAttentionSizes",

@@ -12,6 +12,8 @@ from attnlib.sizes.attention import AttentionSizes, LatentAttentionSizes
 from attnlib.sizes.require import require_fields, require_one_of
 from attnlib.sizes.rotary import RotarySizes
 
+_NORMS_PER_SUB_LAYER = {"pre": 1, "post": 1, "peri": 2}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertSizes:
@@ -57,36 +59,47 @@ class ModelSizes:
     Args:
         name: As its authors write it.
         source: Where these numbers can be read.
-        n_layers: How many layers.
+        n_layers: How many layers; those of the decoder where there is an encoder besides.
         width: m, of the residual stream.
         attention: That of one layer; all layers have the same.
         feed_forward_width: The inner width of a layer's feed-forward network.
         gated: Whether the network has three matrices, one of which gates another, or two.
-        activation: "silu", "gelu", or "gelu-tanh" (the same, by an approximation).
+        activation: "relu", "silu", "gelu", or "gelu-tanh" (the same, by an approximation).
         feed_forward_biases: Whether its matrices add a bias.
         experts: What takes the place of the network in all but the first layers, or None.
         vocabulary: v, the number of tokens that have a row in the embedding.
         tied_embeddings: Whether the output uses the embedding's matrix; if not, it has its own.
         norm: "rms" (one weight a coordinate) or "layer" (a weight and a bias).
-        norms_per_layer: Norms of the residual stream in a layer.
+        norm_placement: Where the norms of a sub-layer stand: "pre" (before it), "post" (after its
+            sum with what entered it) or "peri" (before it and after it, before the sum).
         norm_of_embedding: Whether there is one more before the first layer.
-        norm_at_end: Whether there is one more after the last layer.
+        norm_at_end: Whether there is one more after the last layer. Like the one before the first,
+            encoder and decoder have it each.
         norm_epsilon: What is added under the root of the norms.
         context: The number of tokens that the model is said to read.
         rotary: Rotary positions, or None.
-        learned_positions: Whether each of the `context` positions has a learned vector.
+        learned_positions: Whether each of the `context` positions has a learned vector; encoder and
+            decoder have their own.
         n_segments: Learned vectors that tell the parts of an input apart (two in BERT).
-        window: W, the sources that a layer with a sliding window reads, the target included.
+        window: W, the sources that a layer with a sliding window reads, the target included; if not
+            causal, on each side.
         window_pattern: Which layers have the window: True or False for each of the first few
             layers, repeated for all. Empty if there is no window.
         causal: Whether a target reads only itself and what stands before it.
         pooler: Whether a last square layer stands over the first position, as in BERT.
+        n_encoder_layers: The layers of an encoder, whose output every one of the n_layers layers
+            reads by a second attention of the same sizes. Both stacks have the same widths and
+            share one vocabulary and its embedding.
+        sinusoidal_positions: Whether sines and cosines of the position are added to the embedding.
+        scaled_embedding: Whether the rows of the embedding are multiplied by the root of m where
+            they enter (not where they give the output).
 
     Raises:
         TypeError: If a size is not a whole number, a flag not True or False, or a part not one of
             this module's.
-        ValueError: If a size is below what makes sense, a rotary width is odd, the window and its
-            pattern do not go together, or a base is given for layers with a window and none has it.
+        ValueError: If a size is below what makes sense, a rotary or sinusoidal width is odd, the
+            window and its pattern do not go together, a base is given for layers with a window and
+            none has it, or an encoder stands beside layers that are not causal, or experts.
 
     Example:
         >>> from attnlib import PUBLISHED
@@ -106,7 +119,7 @@ class ModelSizes:
     vocabulary: int
     tied_embeddings: bool
     norm: str
-    norms_per_layer: int
+    norm_placement: str
     norm_epsilon: float
     context: int
     feed_forward_biases: bool = False
@@ -120,11 +133,15 @@ class ModelSizes:
     window_pattern: tuple[bool, ...] = ()
     causal: bool = True
     pooler: bool = False
+    n_encoder_layers: int = 0
+    sinusoidal_positions: bool = False
+    scaled_embedding: bool = False
 
     def __post_init__(self) -> None:
         require_fields(self)
         require_one_of(self, "norm", ("rms", "layer"))
-        require_one_of(self, "activation", ("silu", "gelu", "gelu-tanh"))
+        require_one_of(self, "norm_placement", tuple(_NORMS_PER_SUB_LAYER))
+        require_one_of(self, "activation", ("relu", "silu", "gelu", "gelu-tanh"))
         if self.rotary is not None and self.attention.rotary_width % 2 != 0:
             raise ValueError(
                 "rotary positions turn pairs of coordinates, so their width must be even, got "
@@ -135,6 +152,14 @@ class ModelSizes:
                 "n_dense_layers must be at most n_layers, got "
                 f"n_dense_layers={self.experts.n_dense_layers} and n_layers={self.n_layers}"
             )
+        if self.sinusoidal_positions and self.width % 2 != 0:
+            raise ValueError(
+                "sinusoidal positions are pairs of a sine and a cosine, so m must be even, got "
+                f"m={self.width}"
+            )
+        if self.sinusoidal_positions and self.learned_positions:
+            raise ValueError("positions are sinusoidal or learned, got both")
+        _require_stacks(self)
         _require_window(self.window, self.window_pattern, self.n_layers)
         if self.window is None and self.rotary is not None and self.rotary.window_base is not None:
             raise ValueError(
@@ -154,6 +179,33 @@ class ModelSizes:
         pattern = self.window_pattern or (False,)
         repeated = (pattern[layer % len(pattern)] for layer in range(self.n_layers))
         return tuple(self.window if has_window else None for has_window in repeated)
+
+    @property
+    def n_stacks(self) -> int:
+        """How many stacks of layers: two where an encoder stands beside the decoder."""
+        return 2 if self.n_encoder_layers else 1
+
+    @property
+    def norms_per_layer(self) -> int:
+        """Norms of the residual stream in a layer of two sub-layers; a third one has half more.
+
+        Example:
+            >>> from attnlib import PUBLISHED
+            >>> PUBLISHED["gpt-2"].norms_per_layer, PUBLISHED["gemma-3-270m"].norms_per_layer
+            (2, 4)
+        """
+        return 2 * _NORMS_PER_SUB_LAYER[self.norm_placement]
+
+    @property
+    def n_attentions(self) -> int:
+        """How often the model attends: once a layer, twice in those that read an encoder.
+
+        Example:
+            >>> from attnlib import PUBLISHED
+            >>> PUBLISHED["transformer-base"].n_attentions
+            18
+        """
+        return self.n_layers + (self.n_encoder_layers + self.n_layers) * (self.n_stacks - 1)
 
     @property
     def n_window_layers(self) -> int:
@@ -196,12 +248,12 @@ class ModelSizes:
     @property
     def n_position_parameters(self) -> int:
         """The entries of the learned vectors of positions and segments."""
-        n_vectors = (self.context if self.learned_positions else 0) + self.n_segments
-        return n_vectors * self.width
+        n_positions = self.n_stacks * self.context if self.learned_positions else 0
+        return (n_positions + self.n_segments) * self.width
 
     @property
     def n_attention_parameters_per_layer(self) -> int:
-        """The matrices, biases and inner norms of one layer's attention."""
+        """The matrices, biases and inner norms of one attention; see `n_attentions`."""
         return self.attention.n_parameters(self.width)
 
     @property
@@ -222,17 +274,20 @@ class ModelSizes:
     def n_norm_parameters(self) -> int:
         """The norms of the residual stream; those inside attention count as attention."""
         one = self.width * (1 if self.norm == "rms" else 2)
-        n_norms = self.n_layers * self.norms_per_layer + self.norm_of_embedding + self.norm_at_end
-        return one * n_norms
+        n_feed_forwards = self.n_layers + self.n_encoder_layers
+        n_sub_layers = self.n_attentions + n_feed_forwards
+        in_layers = n_sub_layers * _NORMS_PER_SUB_LAYER[self.norm_placement]
+        around_layers = self.n_stacks * (self.norm_of_embedding + self.norm_at_end)
+        return one * (in_layers + around_layers)
 
     @property
     def n_parameters(self) -> int:
         """All parameters; a matrix that is used twice counts once."""
-        n_dense_layers = self.n_layers - self.n_expert_layers
+        n_dense_layers = self.n_layers + self.n_encoder_layers - self.n_expert_layers
         return (
             self.n_embedding_parameters
             + self.n_position_parameters
-            + self.n_layers * self.n_attention_parameters_per_layer
+            + self.n_attentions * self.n_attention_parameters_per_layer
             + n_dense_layers * self.n_feed_forward_parameters_per_layer
             + self.n_expert_layers * self.n_expert_parameters_per_layer
             + self.n_norm_parameters
@@ -263,6 +318,17 @@ class ModelSizes:
         n_matrices = 3 if self.gated else 2
         biases = (n_matrices - 1) * inner + self.width if self.feed_forward_biases else 0
         return n_matrices * self.width * inner + biases
+
+
+def _require_stacks(sizes: ModelSizes) -> None:
+    if not sizes.n_encoder_layers:
+        return
+    for field, wanted in (("causal", True), ("experts", None)):
+        if getattr(sizes, field) != wanted:
+            raise ValueError(
+                f"a model with n_encoder_layers={sizes.n_encoder_layers} has {field}={wanted}, got "
+                f"{field}={getattr(sizes, field)}"
+            )
 
 
 def _require_window(window: int | None, pattern: tuple[bool, ...], n_layers: int) -> None:

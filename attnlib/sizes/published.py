@@ -10,13 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from attnlib.sizes.attention import AttentionSizes, LatentAttentionSizes
+from attnlib.sizes.by_name import SizesByName
 from attnlib.sizes.model import ExpertSizes, ModelSizes
 from attnlib.sizes.rotary import LinearScaling, Llama3Scaling, RotarySizes, YarnScaling
-
-
-class _Published(dict):
-    def __missing__(self, name: object) -> None:
-        raise KeyError(f"there is no model {name!r}; those that exist: {', '.join(self)}")
 
 
 def _llama(**sizes: object) -> ModelSizes:
@@ -25,7 +21,7 @@ def _llama(**sizes: object) -> ModelSizes:
         "gated": True,
         "activation": "silu",
         "norm": "rms",
-        "norms_per_layer": 2,
+        "norm_placement": "pre",
         "norm_epsilon": 1e-5,
     }
     return ModelSizes(**(common | sizes))
@@ -44,9 +40,53 @@ def _gemma_3(**sizes: object) -> ModelSizes:
         "vocabulary": 262_144,
         "tied_embeddings": True,
         "norm": "rms",
-        "norms_per_layer": 4,
+        "norm_placement": "peri",
         "norm_epsilon": 1e-6,
         "window_pattern": (True, True, True, True, True, False),
+        "scaled_embedding": True,
+    }
+    return ModelSizes(**(common | sizes))
+
+
+def _gpt(**sizes: object) -> ModelSizes:
+    """What the models GPT-2 and GPT-3 have in common."""
+    common = {
+        "gated": False,
+        "activation": "gelu-tanh",
+        "feed_forward_biases": True,
+        "vocabulary": 50_257,
+        "tied_embeddings": True,
+        "norm": "layer",
+        "norm_placement": "pre",
+        "norm_epsilon": 1e-5,
+        "learned_positions": True,
+    }
+    return ModelSizes(**(common | sizes))
+
+
+def _transformer(**sizes: object) -> ModelSizes:
+    """What the translators of 2017 have in common.
+
+    The paper states no longest text; its code trained on pairs of up to 256 tokens. Nor does it
+    state the vocabulary to the last token: "about 37000".
+    """
+    common = {
+        "source": "arXiv:1706.03762, sections 3 and 5.1 and table 3; tensorflow/tensor2tensor, "
+        "models/transformer.py (transformer_base_v1: context, ε)",
+        "n_layers": 6,
+        "n_encoder_layers": 6,
+        "gated": False,
+        "activation": "relu",
+        "feed_forward_biases": True,
+        "vocabulary": 37_000,
+        "tied_embeddings": True,
+        "norm": "layer",
+        "norm_placement": "post",
+        "norm_at_end": False,
+        "norm_epsilon": 1e-6,
+        "context": 256,
+        "sinusoidal_positions": True,
+        "scaled_embedding": True,
     }
     return ModelSizes(**(common | sizes))
 
@@ -60,7 +100,7 @@ def _bert(**sizes: object) -> ModelSizes:
         "vocabulary": 30_522,
         "tied_embeddings": True,
         "norm": "layer",
-        "norms_per_layer": 2,
+        "norm_placement": "post",
         "norm_of_embedding": True,
         "norm_at_end": False,
         "norm_epsilon": 1e-12,
@@ -225,7 +265,7 @@ _DEEPSEEK_V2 = ModelSizes(
     vocabulary=102_400,
     tied_embeddings=False,
     norm="rms",
-    norms_per_layer=2,
+    norm_placement="pre",
     norm_epsilon=1e-6,
     context=131_072,
     rotary=RotarySizes(
@@ -236,23 +276,50 @@ _DEEPSEEK_V2 = ModelSizes(
     ),
 )
 
-_GPT_2 = ModelSizes(
+_GPT_2 = _gpt(
     name="GPT-2",
     source="Radford et al. 2019, table 2, the smallest; openai/gpt-2, src/model.py",
     n_layers=12,
     width=768,
     attention=_same_heads(12, 64),
     feed_forward_width=3072,
-    gated=False,
-    activation="gelu-tanh",
-    feed_forward_biases=True,
-    vocabulary=50_257,
-    tied_embeddings=True,
-    norm="layer",
-    norms_per_layer=2,
-    norm_epsilon=1e-5,
     context=1024,
-    learned_positions=True,
+)
+
+_GPT_2_XL = _gpt(
+    name="GPT-2 XL",
+    source="Radford et al. 2019, table 2, the largest; openai/gpt-2, src/model.py",
+    n_layers=48,
+    width=1600,
+    attention=_same_heads(25, 64),
+    feed_forward_width=6400,
+    context=1024,
+)
+
+# Every second layer reads in bands of a width that the paper does not state; that changes no
+# parameter, and here all layers read everything.
+_GPT_3 = _gpt(
+    name="GPT-3 175B",
+    source="arXiv:2005.14165, section 2.1 and table 2.1",
+    n_layers=96,
+    width=12_288,
+    attention=_same_heads(96, 128),
+    feed_forward_width=49_152,
+    context=2048,
+)
+
+_TRANSFORMER_BASE = _transformer(
+    name="Transformer (base)",
+    attention=AttentionSizes(n_query_heads=8, n_kv_heads=8, head_dim=64, value_dim=64),
+    width=512,
+    feed_forward_width=2048,
+)
+
+_TRANSFORMER_BIG = _transformer(
+    name="Transformer (big)",
+    attention=AttentionSizes(n_query_heads=16, n_kv_heads=16, head_dim=64, value_dim=64),
+    width=1024,
+    feed_forward_width=4096,
 )
 
 _BERT_BASE = _bert(
@@ -274,7 +341,7 @@ _MINILM_L6 = _bert(
 )
 
 PUBLISHED: Mapping[str, ModelSizes] = MappingProxyType(
-    _Published(
+    SizesByName(
         {
             "llama-2-7b": _LLAMA_2_7B,
             "llama-3-8b": _LLAMA_3_8B,
@@ -285,7 +352,11 @@ PUBLISHED: Mapping[str, ModelSizes] = MappingProxyType(
             "gemma-3-27b": _GEMMA_3_27B,
             "gemma-3-270m": _GEMMA_3_270M,
             "deepseek-v2": _DEEPSEEK_V2,
+            "transformer-base": _TRANSFORMER_BASE,
+            "transformer-big": _TRANSFORMER_BIG,
             "gpt-2": _GPT_2,
+            "gpt-2-xl": _GPT_2_XL,
+            "gpt-3": _GPT_3,
             "bert-base": _BERT_BASE,
             "minilm-l6": _MINILM_L6,
         }

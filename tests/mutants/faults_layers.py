@@ -1,4 +1,4 @@
-"""Faults in the layer of multi-head attention.
+"""Faults in the layers: multi-head attention, the feed-forward network, norms and the block.
 
 B20, B22, B25 and B27 of the scale and the projections stand here as they were reported: about a
 layer. B36 was a cache as large as the query heads ask; here it is the projections of the keys.
@@ -6,9 +6,13 @@ layer. B36 was a cache as large as the query heads ask; here it is the projectio
 
 from fault import fault
 
-LAYERS = "attnlib/layers.py"
+ATTENTION = "attnlib/layers/multi_head_attention.py"
+NORMS = "attnlib/layers/norms.py"
+NETWORK = "attnlib/layers/feed_forward.py"
+BLOCK = "attnlib/layers/block.py"
 
 T_LAYERS = "tests/test_layers.py"
+T_BLOCKS = "tests/test_layers_blocks.py"
 T_REFUSALS = "tests/refusals/test_layers_refusals.py"  # run without the shape hook
 
 _SCALE = "self.score_scale = sizes.score_scale * (1.0 if rotary is None else rotary.score_factor)"
@@ -32,8 +36,10 @@ _JOIN = 'rearrange(out_bhte, "b h t e -> b t (h e)")'
 _SPREAD = "std=projection.in_features**-0.5"
 
 
-def layer(name: str, *edits: tuple[str, str], test: str = T_LAYERS, bug: str = ""):
-    return fault(f"layer: {name}", LAYERS, test, *edits, bug=bug)
+def layer(
+    name: str, *edits: tuple[str, str], file: str = ATTENTION, test: str = T_LAYERS, bug: str = ""
+):
+    return fault(f"layer: {name}", file, test, *edits, bug=bug)
 
 
 FAULTS = (
@@ -207,10 +213,12 @@ FAULTS = (
     layer(
         "the norm is in the precision of its input",
         ("dtype = computing_dtype(x.dtype)", "dtype = x.dtype"),
+        file=NORMS,
     ),
     layer(
         "the norm leaves its precision to what comes after",
         ("        return normed.to(x.dtype)\n", "        return normed\n"),
+        file=NORMS,
     ),
     # --- positions ----------------------------------------------------------------------------
     layer(
@@ -417,11 +425,13 @@ FAULTS = (
         "a norm takes whole numbers and gives whole numbers",
         ('        check_floating("x", x)\n', ""),
         test=T_REFUSALS,
+        file=NORMS,
     ),
     layer(
         "a norm leaves another width to torch",
         ("if x.shape[-1:] != self.weight.shape:", "if False:"),
         test=T_REFUSALS,
+        file=NORMS,
     ),
     layer(
         "positions of what is read are called by the name of the others",
@@ -431,6 +441,148 @@ FAULTS = (
     layer(
         "x reads itself in a layer for something else",
         ("            if self.source_width != self.width:\n", "            if False:\n"),
+        test=T_REFUSALS,
+    ),
+    # --- the feed-forward network -------------------------------------------------------------
+    layer(
+        "GELU is approximated by the hyperbolic tangent",
+        ('"gelu": F.gelu,', '"gelu": partial(F.gelu, approximate="tanh"),'),
+        file=NETWORK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "what GPT-2 approximates is exact",
+        ('partial(F.gelu, approximate="tanh")', "F.gelu"),
+        file=NETWORK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the gate is not bent, and what it gates is",
+        ("bent(self.gate(x)) * self.widen(x)", "self.gate(x) * bent(self.widen(x))"),
+        file=NETWORK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the gate has no bias",
+        (
+            "self.gate = nn.Linear(width, inner_width, bias=biases)",
+            "self.gate = nn.Linear(width, inner_width, bias=False)",
+        ),
+        file=NETWORK,
+        test=T_BLOCKS,
+    ),
+    # --- the block ----------------------------------------------------------------------------
+    layer(
+        "there is no shortcut",
+        ("y_btm = x_btm + self.dropout(added_btm)", "y_btm = self.dropout(added_btm)"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the norm after the sum is left out",
+        ('return norm(y_btm) if self.placement == "post" else y_btm', "return y_btm"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the shortcut begins at the norm",
+        (
+            "y_btm = x_btm + self.dropout(added_btm)",
+            "y_btm = self._before(x_btm, norm) + self.dropout(added_btm)",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "peri-norm is pre-norm",
+        ("        if out_norm is not None:\n", "        if False:\n"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "cross-attention has the norm of the self-attention",
+        (
+            "                self.cross_attention_norm,\n",
+            "                self.attention_norm,\n",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the decoder reads itself twice",
+        (
+            "lambda z: self.cross_attention(z, read, may_attend=may_read)",
+            "lambda z: self.cross_attention(z, z)",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "what is read is normed like what asks",
+        (
+            "self.cross_attention(z, read, may",
+            "self.cross_attention(z, self._before(read, self.cross_attention_norm), may",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "padding of what is read is read",
+        ("self.cross_attention(z, read, may_attend=may_read)", "self.cross_attention(z, read)"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "dropout does not know that training is over",
+        ("self.dropout(added_btm)", "nn.functional.dropout(added_btm, self.dropout.p)"),
+        file=BLOCK,
+        test=T_BLOCKS,
+        bug="B90",
+    ),
+    layer(
+        "dropout acts on the whole stream",
+        ("y_btm = x_btm + self.dropout(added_btm)", "y_btm = self.dropout(x_btm + added_btm)"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "layers with a window keep the scaling of the others",
+        ("base=base, scaling=None)", "base=base)"),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the base of layers with a window is not used",
+        (
+            "base = sizes.rotary.base if sizes.rotary.window_base is None else "
+            "sizes.rotary.window_base",
+            "base = sizes.rotary.base",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the norms of queries and keys have another epsilon than the model",
+        (
+            "if heads.query_key_norm else {}",
+            "if False else {}",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "the weights that are shown are those of the stream before its norm",
+        (
+            "self._before(x_btm, self.attention_norm), may_attend=may_attend, positions",
+            "x_btm, may_attend=may_attend, positions",
+        ),
+        file=BLOCK,
+        test=T_BLOCKS,
+    ),
+    layer(
+        "a block without cross-attention forgets what it is given to read",
+        ("            if read is not None or may_read is not None:\n", "            if False:\n"),
+        file=BLOCK,
         test=T_REFUSALS,
     ),
 )

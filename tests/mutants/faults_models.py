@@ -1,295 +1,253 @@
-"""Faults in the encoder, in reading its weights, and in what is stored of a real model."""
+"""Faults in the models, and in what is stored of a real one."""
 
 from fault import fault
 
-MODELS = "attnlib/models.py"
-PRETRAINED = "attnlib/pretrained.py"
+STACK = "attnlib/models/stack.py"
+ENCODER = "attnlib/models/encoder.py"
+LANGUAGE = "attnlib/models/language_model.py"
+BOTH = "attnlib/models/encoder_decoder.py"
+INPUTS = "attnlib/models/inputs.py"
 STORED = "attnlib/data/attention_of_models.py"
 MAKER = "book/make_attention.py"
 
 T_MODELS = "tests/test_models.py"
-T_PRETRAINED = "tests/test_pretrained.py"
+T_KINDS = "tests/test_models_of_all_kinds.py"
 T_STORED = "tests/test_attention_data.py"
 T_REFUSALS = "tests/refusals/test_models_refusals.py"
 
+
 FAULTS = (
+    # --- from words to states -----------------------------------------------------------------
     fault(
-        "the sum around attention is left out",
-        MODELS,
-        T_MODELS,
-        (
-            "self.attention_norm(x + self.attention(x, may_attend=may_attend))",
-            "self.attention_norm(self.attention(x, may_attend=may_attend))",
-        ),
+        "a decoder sees the future",
+        STACK,
+        T_KINDS,
+        ("        if self.causal:\n", "        if False:\n"),
+        bug="B18",
     ),
     fault(
-        "the encoder norms before attention, not after the sum",
-        MODELS,
-        T_MODELS,
-        (
-            "self.attention_norm(x + self.attention(x, may_attend=may_attend))",
-            "x + self.attention(self.attention_norm(x), may_attend=may_attend)",
-        ),
-    ),
-    fault(
-        "the sum around the network takes the layer's input",
-        MODELS,
-        T_MODELS,
-        (
-            "self.feed_forward_norm(y + self.narrow(F.gelu(self.widen(y))))",
-            "self.feed_forward_norm(x + self.narrow(F.gelu(self.widen(y))))",
-        ),
-    ),
-    fault(
-        "GELU is approximated by the hyperbolic tangent",
-        MODELS,
-        T_MODELS,
-        ("F.gelu(self.widen(y))", 'F.gelu(self.widen(y), approximate="tanh")'),
-    ),
-    fault(
-        "the network has ReLU in place of GELU",
-        MODELS,
-        T_MODELS,
-        ("F.gelu(self.widen(y))", "F.relu(self.widen(y))"),
-    ),
-    fault(
-        "the two norms of a block are one",
-        MODELS,
-        T_MODELS,
-        ("return self.feed_forward_norm(y + self", "return self.attention_norm(y + self"),
-    ),
-    fault(
-        "a norm has torch's epsilon in place of the model's",
-        MODELS,
-        T_MODELS,
-        (
-            "self.attention_norm = nn.LayerNorm(m, eps=sizes.norm_epsilon)",
-            "self.attention_norm = nn.LayerNorm(m)",
-        ),
-    ),
-    fault(
-        "the embedding is not normed",
-        MODELS,
-        T_MODELS,
-        ("return self.embedding_norm(\n", "return (\n"),
-    ),
-    fault(
-        "positions count the padding on the left too",
-        MODELS,
-        T_MODELS,
-        (
-            "positions = padded_positions(is_token)",
-            "positions = torch.arange(tokens.shape[1], device=tokens.device)",
-        ),
-    ),
-    fault(
-        "segments that are given are forgotten",
-        MODELS,
-        T_MODELS,
-        ("torch.zeros_like(tokens) if segments is None else segments", "torch.zeros_like(tokens)"),
-    ),
-    fault(
-        "without segments all tokens are in the last",
-        MODELS,
-        T_MODELS,
-        ("torch.zeros_like(tokens) if segments", "torch.ones_like(tokens) if segments"),
+        "the encoder beside a decoder is causal too",
+        STACK,
+        T_KINDS,
+        ("self.causal = sizes.causal and not of_encoder", "self.causal = sizes.causal"),
     ),
     fault(
         "padding is read",
-        MODELS,
-        T_MODELS,
+        STACK,
+        T_KINDS,
+        ("            masks.append(padding_mask(is_token))\n", "            pass\n"),
+    ),
+    fault(
+        "positions count the padding on the left too",
+        STACK,
+        T_KINDS,
+        ("    return padded_positions(is_token)\n", "    return torch.arange(is_token.shape[1])\n"),
+        bug="B65",
+    ),
+    fault(
+        "a window of W reads W + 1",
+        STACK,
+        T_KINDS,
+        ("steps_b1ts < window", "steps_b1ts <= window"),
+        bug="B40",
+    ),
+    fault(
+        "a window counts padding",
+        STACK,
+        T_KINDS,
         (
-            "        may_attend = None if is_token is None else padding_mask(is_token)\n"
-            "        states = [x]\n",
-            "        may_attend = None\n        states = [x]\n",
+            "torch.atleast_2d(_positions(words_btm, is_token))",
+            "torch.atleast_2d(_positions(words_btm, None))",
         ),
     ),
     fault(
-        "the weights that are shown let padding be read",
-        MODELS,
-        T_MODELS,
+        "all layers have the mask of the first",
+        STACK,
+        T_KINDS,
         (
-            "        may_attend = None if is_token is None else padding_mask(is_token)\n"
-            "        weights = [\n",
-            "        may_attend = None\n        weights = [\n",
+            "return [masks[window] for window in self.windows], call",
+            "return [masks[self.windows[0]] for window in self.windows], call",
         ),
-    ),
-    fault(
-        "the weights that are shown are those of the next state",
-        MODELS,
-        T_MODELS,
-        ("zip(self.blocks, states, strict=False)", "zip(self.blocks, states[1:], strict=False)"),
     ),
     fault(
         "every layer reads what enters the first",
-        MODELS,
+        STACK,
         T_MODELS,
         ("states.append(block(states[-1], may", "states.append(block(states[0], may"),
     ),
     fault(
+        "the norm at the end is left out",
+        STACK,
+        T_KINDS,
+        ("            states[-1] = self.end_norm(states[-1])\n", "            pass\n"),
+    ),
+    fault(
+        "the embedding is not normed",
+        STACK,
+        T_MODELS,
+        ("            x_btm = self.embedding_norm(x_btm)\n", "            pass\n"),
+    ),
+    fault(
+        "the positions are scaled with the embedding",
+        STACK,
+        T_KINDS,
+        (
+            "        if self.segment_embedding is not None:\n",
+            "        if sizes.scaled_embedding:\n"
+            "            x_btm = words_btm + (x_btm - words_btm) * sizes.width**0.5\n"
+            "        if self.segment_embedding is not None:\n",
+        ),
+    ),
+    fault(
+        "the factor of a scaled embedding is not rounded",
+        STACK,
+        T_KINDS,
+        (
+            "words_btm = words_btm * torch.tensor(sizes.width**0.5, dtype=dtype)",
+            "words_btm = words_btm * sizes.width**0.5",
+        ),
+    ),
+    fault(
+        "segments that are given are forgotten",
+        STACK,
+        T_MODELS,
+        ("            if segments is None:\n", "            if True:\n"),
+    ),
+    fault(
+        "without segments all tokens are in the last",
+        STACK,
+        T_MODELS,
+        ("segments = torch.zeros(\n", "segments = torch.ones(\n"),
+    ),
+    fault(
+        "the weights that are shown are those of the next state",
+        STACK,
+        T_MODELS,
+        (
+            "block.attention_weights(x, may_attend=mask, positions=positions)",
+            "block.attention_weights(block(x, may_attend=mask, **call), may_attend=mask, "
+            "positions=positions)",
+        ),
+    ),
+    fault(
+        "what enters the first layer is never dropped",
+        STACK,
+        T_KINDS,
+        ("return self.dropout(x_btm)", "return x_btm"),
+    ),
+    # --- how the weights begin ----------------------------------------------------------------
+    fault(
+        "what is added to the stream begins as large as the rest",
+        STACK,
+        T_KINDS,
+        ("linear: _SPREAD / len(matrices) ** 0.5 for", "linear: _SPREAD for"),
+    ),
+    fault(
+        "cross-attention is not counted among what is added",
+        STACK,
+        T_KINDS,
+        ("*([block.cross_attention.output] if stack.reads_encoder else []),", ""),
+    ),
+    fault(
+        "a scaled embedding begins as one that is not",
+        STACK,
+        T_KINDS,
+        ("                spread = model.sizes.width**-0.5\n", "                pass\n"),
+    ),
+    fault(
+        "the generator is accepted and not used",
+        STACK,
+        T_KINDS,
+        ("std=spread, generator=generator)", "std=spread)"),
+    ),
+    # --- encoders -----------------------------------------------------------------------------
+    fault(
         "a sentence vector counts padding in its mean",
-        MODELS,
+        ENCODER,
         T_MODELS,
         ("is_token.sum(-1, keepdim=True)", "is_token.shape[-1]"),
     ),
     fault(
         "the pooler looks at the last place",
-        MODELS,
+        ENCODER,
         T_MODELS,
         ("self.pooler(out_btm[:, 0])", "self.pooler(out_btm[:, -1])"),
     ),
     fault(
         "the pooler has no hyperbolic tangent",
-        MODELS,
+        ENCODER,
         T_MODELS,
         ("return torch.tanh(self.pooler(out_btm[:, 0]))", "return self.pooler(out_btm[:, 0])"),
     ),
+    # --- decoders -----------------------------------------------------------------------------
+    fault(
+        "the embedding gives the logits although there is a matrix for them",
+        LANGUAGE,
+        T_KINDS,
+        ("        if self.output is not None:\n", "        if False:\n"),
+    ),
+    fault(
+        "the decoder reads what enters the encoder",
+        BOTH,
+        T_KINDS,
+        ("is_token=is_source)[-1]", "is_token=is_source)[0]"),
+    ),
+    fault(
+        "the decoder reads the padding of the source",
+        BOTH,
+        T_KINDS,
+        (
+            "self.word_embedding(tokens), is_token=is_token, read=read, may_read=is_source\n",
+            "self.word_embedding(tokens), is_token=is_token, read=read\n",
+        ),
+    ),
+    fault(
+        "the encoder reads the padding of the source",
+        BOTH,
+        T_KINDS,
+        (
+            "(self.word_embedding(source), is_token=is_source)[-1]",
+            "(self.word_embedding(source))[-1]",
+        ),
+    ),
+    # --- refusals -----------------------------------------------------------------------------
     fault(
         "a causal model is taken for an encoder",
-        MODELS,
+        ENCODER,
         T_REFUSALS,
-        ('    "causal": False,\n', ""),
-    ),
-    fault(
-        "a token may have the number v",
-        MODELS,
-        T_REFUSALS,
-        ("<= int(x.max()) < count:", "<= int(x.max()) <= count:"),
-    ),
-    fault(
-        "a row may be longer than the context",
-        MODELS,
-        T_REFUSALS,
-        ("if not 1 <= t <= self.sizes.context:", "if not 1 <= t:"),
-    ),
-    fault(
-        "truth values of another shape pass",
-        MODELS,
-        T_REFUSALS,
-        ('            _require_same_shape("is_token", is_token, tokens)\n', ""),
-    ),
-    fault(
-        "queries and keys change places on reading",
-        PRETRAINED,
-        T_PRETRAINED,
-        ('"attention.self.query"', '"attention.self.key"'),
-        ('("attention.key", "attention.self.key")', '("attention.key", "attention.self.query")'),
-    ),
-    fault(
-        "the two norms of a layer change places on reading",
-        PRETRAINED,
-        T_PRETRAINED,
-        (
-            '("attention_norm", "attention.output.LayerNorm")',
-            '("attention_norm", "output.LayerNorm")',
-        ),
-        (
-            '("feed_forward_norm", "output.LayerNorm")',
-            '("feed_forward_norm", "attention.output.LayerNorm")',
-        ),
-    ),
-    fault(
-        "the hash of a file is not looked at",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("if sha256 is not None and found != sha256:", "if False:"),
-    ),
-    fault(
-        "the hash of the vocabulary is not handed on",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("sha256=source.vocabulary_sha256 if verify else None", "sha256=None"),
-    ),
-    fault(
-        "files are verified even where that is not wanted",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("sha256=source.weights_sha256 if verify else None", "sha256=source.weights_sha256"),
-    ),
-    fault(
-        "tensors that are not expected pass",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("    if missing or more:\n", "    if missing:\n"),
-    ),
-    fault(
-        "half-precision tensors pass",
-        PRETRAINED,
-        T_PRETRAINED,
-        (
-            "if tensor.shape != shape or tensor.dtype != torch.float32:",
-            "if tensor.shape != shape:",
-        ),
-    ),
-    fault(
-        "the package is imported to find it",
-        PRETRAINED,
-        T_PRETRAINED,
-        (
-            "    spec = find_spec(source.package)\n",
-            "    spec = find_spec(source.package)\n    spec and __import__(source.package)\n",
-        ),
-    ),
-    fault(
-        "reading a model draws random numbers",
-        PRETRAINED,
-        T_PRETRAINED,
-        ('with torch.device("meta"):', 'with torch.device("cpu"):'),
-    ),
-    fault(
-        "a model is given back in training mode",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("return model.eval()", "return model.train()"),
-    ),
-    fault(
-        "a batch is filled up on the left, its mask on the right",
-        PRETRAINED,
-        T_PRETRAINED,
-        (
-            "[row + [0] * (t - len(row)) for row in rows]",
-            "[[0] * (t - len(row)) + row for row in rows]",
-        ),
-    ),
-    fault(
-        "any separator of lines ends a piece",
-        PRETRAINED,
-        T_PRETRAINED,
-        ('.removesuffix("\\n").split("\\n")', ".splitlines()"),
-    ),
-    fault(
-        "a piece may stand twice in a vocabulary",
-        PRETRAINED,
-        T_PRETRAINED,
-        ("    if len(vocabulary) != len(pieces):\n", "    if False:\n"),
-    ),
-    fault(
-        "an encoder may be without biases",
-        MODELS,
-        T_REFUSALS,
-        ('{"biases": True, "query_key_norm": False}', '{"query_key_norm": False}'),
+        ("sizes, causal=False, n_enc", "sizes, n_enc"),
     ),
     fault(
         "an encoder may have a matrix of its own for the output, which nobody reads",
-        MODELS,
+        ENCODER,
         T_REFUSALS,
-        ('    "tied_embeddings": True,\n    "experts"', '    "experts"'),
+        (", tied_embeddings=True)", ")"),
     ),
     fault(
-        "numbers of a kind that torch does not have end in a KeyError",
-        PRETRAINED,
-        T_PRETRAINED,
-        (
-            "except (safetensors.SafetensorError, KeyError) as",
-            "except safetensors.SafetensorError as",
-        ),
+        "a token may have the number v",
+        INPUTS,
+        T_REFUSALS,
+        ("<= most < count:", "<= most <= count:"),
     ),
     fault(
-        "a vocabulary with the ends of lines of Windows is read with them",
-        PRETRAINED,
-        T_PRETRAINED,
-        ('    if "\\r\\n" in text:\n', "    if False:\n"),
+        "a row may be longer than the context",
+        INPUTS,
+        T_REFUSALS,
+        ("if not 1 <= n_places <= sizes.context:", "if not 1 <= n_places:"),
     ),
+    fault(
+        "truth values of another shape pass",
+        INPUTS,
+        T_REFUSALS,
+        ("        check_same_shape(name, is_token, tokens_name, tokens)\n", ""),
+    ),
+    fault(
+        "a decoder finds out late that it has nothing to read",
+        STACK,
+        T_REFUSALS,
+        ("        self._require_read(words_btm, read, may_read)\n", ""),
+    ),
+    # --- what is stored of a real model -------------------------------------------------------
     fault(
         "without all heads of a layer one head stays",
         MAKER,

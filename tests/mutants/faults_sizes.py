@@ -89,4 +89,37 @@ FAULTS = (
         T_REFUSALS,
         ("return operator.index(x)", "return int(round(float(x)))"),
     ),
+    fault(
+        "layers that read an encoder are counted with one attention",
+        MODEL,
+        T_SIZES,
+        ("(self.n_encoder_layers + self.n_layers) * (self.n_stacks - 1)", "self.n_encoder_layers"),
+    ),
+    fault(
+        "an encoder has no learned positions of its own",
+        MODEL,
+        T_SIZES,
+        ("self.n_stacks * self.context if", "self.context if"),
+    ),
+    fault(
+        "peri-norm has one norm a sub-layer",
+        MODEL,
+        T_SIZES,
+        ('"peri": 2}', '"peri": 1}'),
+    ),
+    fault(
+        "only one of two stacks is normed at its end",
+        MODEL,
+        T_SIZES,
+        ("around_layers = self.n_stacks * (", "around_layers = ("),
+    ),
+    fault(
+        "the networks of an encoder are not counted",
+        MODEL,
+        T_SIZES,
+        (
+            "self.n_layers + self.n_encoder_layers - self.n_expert_layers",
+            "self.n_layers - self.n_expert_layers",
+        ),
+    ),
 )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from attnlib import PUBLISHED, AttentionSizes, MultiHeadAttention, causal_mask
-from attnlib.layers import RMSNorm
-from attnlib.sizes import RotarySizes
+from attnlib import PUBLISHED, AttentionSizes, Block, FeedForward, MultiHeadAttention, causal_mask
+from attnlib.layers import RMSNorm, make_norm
+from attnlib.sizes import ExpertSizes, RotarySizes
 
 B, G, P, T, S, D, E, M, R = 2, 3, 4, 5, 7, 8, 9, 10, 11
 H = G * P
@@ -419,3 +419,99 @@ def test_numbers_as_a_mask_and_truths_as_a_bias_are_refused():
         x,
         bias=torch.ones(T, T).bool(),
     )
+
+
+# --- the other layers -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind,message,change",
+    [
+        (ValueError, "width (m) must be at least 1, got 0", {"width": 0}),
+        (TypeError, "width (m) must be a whole number, got 8.0", {"width": 8.0}),
+        (ValueError, "inner_width must be at least 1, got -1", {"inner_width": -1}),
+        (
+            ValueError,
+            "one of 'relu', 'silu', 'gelu', 'gelu-tanh'; got 'elu'",
+            {"activation": "elu"},
+        ),
+    ],
+)
+def test_a_feed_forward_network_of_no_width_or_kind_is_refused(kind, message, change):
+    with refuses(kind, message):
+        FeedForward(**{"width": M, "inner_width": 3, "activation": "relu"} | change)
+
+
+def test_a_feed_forward_network_looks_at_its_input_first():
+    network = FeedForward(M, 3, activation="relu")
+    with refuses(TypeError, "x must be a tensor of fp16, bf16, fp32 or fp64, got torch.int64"):
+        network(torch.zeros(T, M, dtype=torch.int64))
+    with refuses(ValueError, f"must have the width m={M} of this network along its last axis, got"):
+        network(torch.zeros(T, M + 1))
+
+
+def test_a_norm_of_another_kind_is_refused():
+    with refuses(ValueError, "kind must be one of 'rms', 'layer'; got 'batch'"):
+        make_norm("batch", M, eps=1e-5)
+    for kind in ("rms", "layer"):
+        with refuses(ValueError, "must be at least 1, got 0"):
+            make_norm(kind, 0, eps=1e-5)
+        with refuses(ValueError, "eps must be above 0, got 0"):
+            make_norm(kind, M, eps=0)
+
+
+SMALL = replace(
+    PUBLISHED["gpt-2"], name="a small model", width=M, attention=SIZES, feed_forward_width=3
+)
+
+
+@pytest.mark.parametrize(
+    "kind,message,sizes,options",
+    [
+        (TypeError, "sizes must be ModelSizes, got AttentionSizes", SIZES, {}),
+        (ValueError, "got LatentAttentionSizes in DeepSeek-V2", PUBLISHED["deepseek-v2"], {}),
+        (
+            ValueError,
+            "a block has one feed-forward network, got experts in a small model",
+            replace(SMALL, experts=ExpertSizes(n_routed=3, n_chosen=1, inner_width=2)),
+            {},
+        ),
+        (ValueError, "needs a window, got window=None in a small", SMALL, {"has_window": True}),
+        (ValueError, "pairing says how rotary positions turn", SMALL, {"pairing": "half"}),
+        (ValueError, "dropout must be at least 0 and below 1, got 1.0", SMALL, {"dropout": 1}),
+        (ValueError, "dropout must be at least 0 and below 1, got -0.1", SMALL, {"dropout": -0.1}),
+        (TypeError, "dropout must be a number, got '0.1'", SMALL, {"dropout": "0.1"}),
+    ],
+)
+def test_a_block_that_cannot_be_is_refused(kind, message, sizes, options):
+    with refuses(kind, message):
+        Block(sizes, **options)
+
+
+READ = torch.zeros(B, S, M)
+
+
+@pytest.mark.parametrize(
+    "kind,message,cross,call",
+    [
+        (ValueError, "this block has none (cross=False)", False, {"read": READ}),
+        (ValueError, "has none (cross=False)", False, {"may_read": torch.ones(S).bool()}),
+        (ValueError, "read must be given to a block with cross-attention", True, {"read": None}),
+        (TypeError, "read must be a tensor of fp16", True, {"read": READ.long()}),
+        (ValueError, "read must have axes (b, s, m), got shape", True, {"read": READ[0]}),
+        (ValueError, f"with b={B} and m={M}, got shape (1,", True, {"read": READ[:1]}),
+        (ValueError, f"with b={B} and m={M}, got", True, {"read": READ[..., 1:]}),
+    ],
+)
+def test_a_block_refuses_what_it_cannot_read_before_it_begins(kind, message, cross, call):
+    block = Block(SMALL, cross=cross)
+
+    def worked(*_):
+        raise AssertionError("projected before refusing")
+
+    block.attention.register_forward_pre_hook(worked)
+    with refuses(kind, message):
+        block(torch.zeros(B, T, M), **call)
+    if "read" in call:
+        with refuses(kind, message):
+            block.cross_attention_weights(torch.zeros(B, T, M), **call)

@@ -1,4 +1,4 @@
-"""What an encoder cannot be or read is refused before any work, and so is what cannot be loaded.
+"""What a model cannot be or read is refused before any work.
 
 These tests run without the jaxtyping hook, as users do: the hook would raise its own errors first.
 """
@@ -9,10 +9,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnlib import PUBLISHED, AttentionSizes, Encoder, WordPieceTokenizer
-from attnlib import load_pretrained as load
-from attnlib.models import EncoderBlock
-from attnlib.pretrained import Pretrained, folder_of, is_installed
+from attnlib import (
+    PUBLISHED,
+    AttentionSizes,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    LanguageModel,
+)
 from attnlib.sizes import ExpertSizes, RotarySizes
 
 V, CONTEXT = 11, 7
@@ -47,43 +51,66 @@ def refused(kind, says, call, *arguments, **options):
 
 # --- sizes ------------------------------------------------------------------------------------
 
+CAUSAL = replace(SIZES, causal=True, n_segments=0, pooler=False)
+BOTH = replace(CAUSAL, n_encoder_layers=3)
+EXPERTS = ExpertSizes(n_routed=3, n_chosen=1, inner_width=2)
+KINDS = [(Encoder, SIZES), (Decoder, CAUSAL), (LanguageModel, CAUSAL), (EncoderDecoder, BOTH)]
+
 
 @pytest.mark.parametrize(
-    "change,says",
+    "kind,sizes,change,says",
     [
-        ({"gated": True}, "has gated=False, got gated=True in a small encoder"),
-        ({"activation": "gelu-tanh"}, "has activation='gelu', got activation='gelu-tanh'"),
-        ({"feed_forward_biases": False}, "has feed_forward_biases=True, got"),
-        ({"tied_embeddings": False}, "has tied_embeddings=True, got"),
-        ({"experts": ExpertSizes(n_routed=3, n_chosen=1, inner_width=2)}, "has experts=None, got"),
-        ({"norm": "rms"}, "has norm='layer', got norm='rms'"),
-        ({"norms_per_layer": 4}, "has norms_per_layer=2, got norms_per_layer=4"),
-        ({"norm_of_embedding": False}, "has norm_of_embedding=True, got"),
-        ({"norm_at_end": True}, "has norm_at_end=False, got"),
-        ({"rotary": RotarySizes(base=100.0)}, "has rotary=None, got"),
-        ({"learned_positions": False}, "has learned_positions=True, got"),
-        ({"window": 4, "window_pattern": (True,)}, "has window=None, got window=4"),
-        ({"causal": True}, "has causal=False, got causal=True"),
-        ({"n_segments": 0}, "has at least 1 segment, got n_segments=0"),
-        ({"attention": PUBLISHED["deepseek-v2"].attention}, "got LatentAttentionSizes"),
-        ({"attention": replace(SIZES.attention, biases=False)}, "has biases=True, got"),
-        ({"attention": replace(SIZES.attention, query_key_norm=True)}, "has query_key_norm=False"),
+        (Encoder, SIZES, {"causal": True}, "an encoder has causal=False, got causal=True in a sm"),
+        (Encoder, SIZES, {"tied_embeddings": False}, "an encoder has tied_embeddings=True, got"),
+        (Decoder, CAUSAL, {"causal": False}, "a decoder has causal=True, got causal=False"),
+        (Decoder, CAUSAL, {"n_segments": 2}, "a decoder has n_segments=0, got n_segments=2"),
+        (Decoder, CAUSAL, {"pooler": True}, "a decoder has pooler=False, got pooler=True"),
+        (LanguageModel, CAUSAL, {"causal": False}, "has causal=True, got causal=False"),
+        (LanguageModel, CAUSAL, {"n_segments": 2}, "has n_segments=0, got n_segments=2"),
+        (LanguageModel, CAUSAL, {"n_encoder_layers": 1}, "a language model has n_encoder_layers=0"),
+        (
+            EncoderDecoder,
+            BOTH,
+            {"n_encoder_layers": 0},
+            "has n_encoder_layers of at least 1, got 0",
+        ),
+        (EncoderDecoder, BOTH, {"n_segments": 2}, "has n_segments=0, got n_segments=2"),
+        (EncoderDecoder, BOTH, {"pooler": True}, "has pooler=False, got pooler=True"),
+        (
+            EncoderDecoder,
+            BOTH,
+            {"window": 4, "window_pattern": (True,)},
+            "a model of encoder and decoder has window=None, got window=4 in a small encoder",
+        ),
     ],
 )
-@pytest.mark.parametrize("kind", [Encoder, EncoderBlock])
-def test_sizes_of_another_kind_of_model_are_refused_by_the_field(kind, change, says):
-    refused(ValueError, says, kind, replace(SIZES, **change))
+def test_sizes_of_another_kind_of_model_are_refused_by_the_field(kind, sizes, change, says):
+    refused(ValueError, says, kind, replace(sizes, **change))
 
 
-@pytest.mark.parametrize("name", ["gpt-2", "llama-3-8b", "deepseek-v2"])
+@pytest.mark.parametrize("kind,sizes", KINDS)
+def test_what_no_block_can_be_no_model_can(kind, sizes):
+    latent = replace(sizes, attention=PUBLISHED["deepseek-v2"].attention)
+    refused(ValueError, "got LatentAttentionSizes in a small encoder", kind, latent)
+    if not sizes.n_encoder_layers:
+        experts = replace(sizes, experts=EXPERTS)
+        refused(ValueError, "one feed-forward network, got experts in a sm", kind, experts)
+    rotary = replace(sizes, learned_positions=False, rotary=RotarySizes(base=100.0))
+    refused(ValueError, "pairing must be", kind, rotary)
+    refused(ValueError, "pairing says how rotary positions turn", kind, sizes, pairing="half")
+    refused(ValueError, "at least 0 and below 1, got 1.0", kind, sizes, dropout=1)
+    refused(TypeError, "dropout must be a number, got None", kind, sizes, dropout=None)
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-3-8b", "deepseek-v2", "transformer-base"])
 def test_no_decoder_becomes_an_encoder(name):
-    with pytest.raises(ValueError, match="encoder"):
-        Encoder(PUBLISHED[name])
+    refused(ValueError, "an encoder has causal=False", Encoder, PUBLISHED[name])
 
 
-def test_what_are_no_sizes_is_refused():
-    refused(TypeError, "sizes must be ModelSizes, got dict", Encoder, {"width": 6})
-    refused(TypeError, "got AttentionSizes", Encoder, SIZES.attention)
+@pytest.mark.parametrize("kind,sizes", KINDS)
+def test_what_are_no_sizes_is_refused(kind, sizes):
+    refused(TypeError, "sizes must be ModelSizes, got dict", kind, {"width": 6})
+    refused(TypeError, "got AttentionSizes", kind, sizes.attention)
 
 
 # --- tokens -----------------------------------------------------------------------------------
@@ -99,8 +126,12 @@ def test_what_are_no_sizes_is_refused():
         (ValueError, TOKENS[0], "tokens must have axes (b, t), got shape (3,)"),
         (ValueError, TOKENS + V - 6, "tokens must be from 0 to v − 1 = 10, got 6 to 11"),
         (ValueError, TOKENS - 2, "tokens must be from 0 to v − 1 = 10, got -1 to 4"),
-        (ValueError, TOKENS[:, :0], "a row must have from 1 to context=7 places, got t=0"),
-        (ValueError, TOKENS.repeat(1, 3), "a row must have from 1 to context=7 places, got t=9"),
+        (ValueError, TOKENS[:, :0], "a row of tokens must have from 1 to context=7 places, got 0"),
+        (
+            ValueError,
+            TOKENS.repeat(1, 3),
+            "a row of tokens must have from 1 to context=7 places, got 9",
+        ),
     ],
 )
 def test_tokens_that_cannot_be_looked_up_are_refused(method, kind, tokens, says):
@@ -150,25 +181,116 @@ def test_a_model_without_pooler_cannot_pool():
     refused(ValueError, "a small encoder must have a pooler to pool", model.pooled, TOKENS)
 
 
-# --- real weights -----------------------------------------------------------------------------
+def test_a_model_without_segments_is_given_none():
+    model = Encoder(replace(SIZES, n_segments=0))
+    says = "a small encoder has no segments (n_segments=0), got segments"
+    refused(ValueError, says, model, TOKENS, segments=TOKENS * 0)
 
 
-@pytest.mark.parametrize("name", ["minilm", "MINILM-L6", "", None, ["minilm-l6"]])
-@pytest.mark.parametrize("call", [load, folder_of, is_installed])
-def test_an_unknown_model_is_refused_with_the_one_that_exists(call, name):
-    refused(ValueError, f"name must be one of 'minilm-l6'; got {name!r}", call, name)
+# --- decoders ---------------------------------------------------------------------------------
+
+LANGUAGE, DECODER = LanguageModel(CAUSAL), Decoder(BOTH)
+TRANSLATOR = EncoderDecoder(BOTH)
+READ = torch.zeros(2, 4, 6)
+MAY_READ = torch.ones(2, 4).bool()
+OF_TOKENS = {
+    "logits": LANGUAGE,
+    "states": LANGUAGE.states,
+    "weights": LANGUAGE.attention_weights,
+    "decoder": lambda tokens, **call: DECODER(tokens, read=READ, **call),
+    "decoder's states": lambda tokens, **call: DECODER.states(tokens, read=READ, **call),
+    "decode": lambda tokens, **call: TRANSLATOR.decode(tokens, READ, **call),
+    "translation": lambda tokens, **call: TRANSLATOR(TOKENS, tokens, **call),
+    "cross": lambda tokens, **call: TRANSLATOR.cross_attention_weights(TOKENS, tokens, **call),
+    "both": lambda tokens, **call: TRANSLATOR.attention_weights(TOKENS, tokens, **call),
+}
+OF_SOURCE = {
+    "encode": TRANSLATOR.encode,
+    "translation": lambda source, **call: TRANSLATOR(source, TOKENS, **call),
+    "cross": lambda source, **call: TRANSLATOR.cross_attention_weights(source, TOKENS, **call),
+    "both": lambda source, **call: TRANSLATOR.attention_weights(source, TOKENS, **call),
+}
+BAD_TOKENS = [
+    (TypeError, [[1, 2]], "must be a tensor of int64 or int32, got list"),
+    (TypeError, TOKENS.float(), "must be a tensor of int64 or int32, got torch.float32"),
+    (ValueError, TOKENS[0], "must have axes (b, t), got shape (3,)"),
+    (ValueError, TOKENS + V - 6, "must be from 0 to v − 1 = 10, got 6 to 11"),
+    (ValueError, TOKENS - 2, "must be from 0 to v − 1 = 10, got -1 to 4"),
+    (ValueError, TOKENS[:, :0], "must have from 1 to context=7 places, got 0"),
+    (ValueError, TOKENS.repeat(1, 3), "must have from 1 to context=7 places, got 9"),
+]
+BAD_TRUTHS = [
+    (TypeError, torch.ones(2, 3), "must be a boolean tensor, True = token, got torch.float32"),
+    (ValueError, torch.ones(3, 2).bool(), "(b, t) = (2, 3), got (3, 2)"),
+]
 
 
-def test_a_batch_of_one_text_by_mistake_or_of_none_is_refused():
-    tokenizer = WordPieceTokenizer({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2})
-    small = Pretrained(
-        name="small", model=ENCODER, tokenizer=tokenizer, source="a test", licence="none"
-    )
-    refused(TypeError, "got one text: write [text]", small.batch, "to be")
-    refused(ValueError, "a batch must have at least 1 text, got none", small.batch, [])
+@pytest.mark.parametrize("name", OF_TOKENS)
+def test_tokens_of_a_decoder_that_cannot_be_looked_up_are_refused(name):
+    for kind, tokens, says in BAD_TOKENS:
+        refused(kind, says, OF_TOKENS[name], tokens)
+    for kind, is_token, says in BAD_TRUTHS:
+        refused(kind, says, OF_TOKENS[name], TOKENS, is_token=is_token)
 
 
-@pytest.mark.parametrize("path", [7, b"model"])
-def test_a_path_is_a_text_or_a_path(path):
-    with pytest.raises(TypeError):
-        load("minilm-l6", path=path)
+@pytest.mark.parametrize("name", OF_SOURCE)
+def test_sources_that_cannot_be_looked_up_are_refused_by_their_name(name):
+    for kind, source, says in BAD_TOKENS:
+        with pytest.raises(kind, match=f"source {re.escape(says)}"):
+            OF_SOURCE[name](source)
+    for kind, is_source, says in BAD_TRUTHS:
+        with pytest.raises(kind, match=f"is_source must .*{re.escape(says.removeprefix('must '))}"):
+            OF_SOURCE[name](TOKENS, is_source=is_source)
+
+
+def test_source_and_tokens_have_as_many_rows():
+    says = "the same b, got b=1 in source and b=2 in tokens"
+    refused(ValueError, says, TRANSLATOR, TOKENS[:1], TOKENS)
+    refused(ValueError, says, TRANSLATOR.cross_attention_weights, TOKENS[:1], TOKENS)
+    refused(ValueError, says, TRANSLATOR.attention_weights, TOKENS[:1], TOKENS)
+
+
+@pytest.mark.parametrize(
+    "kind,read,says",
+    [
+        (ValueError, None, "the decoder of a small encoder reads the output of an encoder, got re"),
+        (
+            TypeError,
+            READ.long(),
+            "read must be a tensor of fp16, bf16, fp32 or fp64, got torch.int",
+        ),
+        (ValueError, READ[0], "read must have axes (b, s, m), got shape (4, 6)"),
+        (ValueError, READ[:1], "with b=2, at least 1 source and m=6, got shape (1, 4, 6)"),
+        (ValueError, READ[..., :5], "with b=2, at least 1 source and m=6, got shape (2, 4, 5)"),
+        (ValueError, READ[:, :0], "with b=2, at least 1 source and m=6, got shape (2, 0, 6)"),
+        (TypeError, READ.double(), "read must have the dtype of the model, got torch.float64"),
+    ],
+)
+def test_what_a_decoder_cannot_read_is_refused_before_it_begins(kind, read, says):
+    def worked(*_):
+        raise AssertionError("worked before refusing")
+
+    decoder = Decoder(BOTH)
+    decoder.blocks[0].register_forward_pre_hook(worked)
+    for method in (decoder, decoder.states, decoder.attention_weights):
+        refused(kind, says, method, TOKENS, read=read)
+    refused(kind, says, decoder.cross_attention_weights, TOKENS, read=read)
+    if read is not None:
+        refused(kind, says, TRANSLATOR.decode, TOKENS, read)
+
+
+def test_what_may_be_read_is_said_of_what_is_read():
+    call = {"read": READ}
+    says = "may_read must be a boolean tensor, True = may be read, got torch.int64"
+    refused(TypeError, says, DECODER, TOKENS, may_read=MAY_READ.long(), **call)
+    says = "may_read must have the axes (b, s) of read, (2, 4), got (2, 3)"
+    refused(ValueError, says, DECODER, TOKENS, may_read=MAY_READ[:, :3], **call)
+
+
+def test_a_decoder_beside_no_encoder_is_given_nothing_to_read():
+    decoder = Decoder(CAUSAL)
+    says = "read and may_read are for a decoder beside an encoder, got them and n_encoder_layers=0"
+    for call in ({"read": READ}, {"may_read": MAY_READ}):
+        for method in (decoder, decoder.states, decoder.attention_weights):
+            refused(ValueError, says, method, TOKENS, **call)
+    refused(ValueError, says, decoder.cross_attention_weights, TOKENS, read=READ)

@@ -53,7 +53,7 @@ MODEL = {
     "vocabulary": 13,
     "tied_embeddings": True,
     "norm": "rms",
-    "norms_per_layer": 2,
+    "norm_placement": "pre",
     "norm_epsilon": 1e-5,
     "context": 17,
 }
@@ -178,8 +178,28 @@ def test_parts_of_a_model_are_those_of_this_module():
 def test_norms_and_activations_are_known_ones():
     with refuses(ValueError, "norm must be one of 'rms', 'layer'; got 'batch'"):
         ModelSizes(**MODEL | {"norm": "batch"})
-    with refuses(ValueError, "activation must be one of 'silu', 'gelu', 'gelu-tanh'; got 'relu6'"):
+    known = "'relu', 'silu', 'gelu', 'gelu-tanh'"
+    with refuses(ValueError, f"activation must be one of {known}; got 'relu6'"):
         ModelSizes(**MODEL | {"activation": "relu6"})
+    with refuses(ValueError, "norm_placement must be one of 'pre', 'post', 'peri'; got 'sandwich'"):
+        ModelSizes(**MODEL | {"norm_placement": "sandwich"})
+
+
+def test_positions_are_sinusoidal_or_learned_and_come_in_pairs():
+    sines = {"sinusoidal_positions": True}
+    with refuses(ValueError, "sinusoidal or learned, got both"):
+        ModelSizes(**MODEL | sines | {"width": 8, "learned_positions": True})
+    with refuses(ValueError, "so m must be even, got m=9"):
+        ModelSizes(**MODEL | sines | {"width": 9})
+
+
+def test_an_encoder_stands_beside_causal_layers_without_experts():
+    with refuses(ValueError, "n_encoder_layers must be at least 0, got -1"):
+        ModelSizes(**MODEL | {"n_encoder_layers": -1})
+    with refuses(ValueError, "with n_encoder_layers=2 has causal=True, got causal=False"):
+        ModelSizes(**MODEL | {"n_encoder_layers": 2, "causal": False})
+    with refuses(ValueError, "with n_encoder_layers=2 has experts=None, got experts=ExpertSizes"):
+        ModelSizes(**MODEL | {"n_encoder_layers": 2, "experts": ExpertSizes(**EXPERTS)})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-r"""Layers with weights: multi-head attention, in which heads may share keys and values.
+r"""Multi-head attention as a layer, in which heads may share keys and values.
 
 Source   Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2 (heads); Shazeer 2019,
          arXiv:1911.02150, section 3 (one key/value head); Ainslie et al. 2023, arXiv:2305.13245,
@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from attnlib import require
 from attnlib.attention import attention_weights, check_mask_and_bias, grouped_query_attention
+from attnlib.layers.norms import RMSNorm
 from attnlib.positions import (
     Pairing,
     check_pairing,
@@ -53,56 +54,11 @@ from attnlib.sizes import (
     RotarySizes,
     YarnScaling,
 )
-from attnlib.softmax import computing_dtype
 from attnlib.tensor_checks import check_axes, check_floating, check_positions
 
+__all__ = ["MultiHeadAttention"]
+
 _NORM_EPSILON = 1e-6
-
-
-class RMSNorm(nn.RMSNorm):
-    r"""Divide each vector by its root mean square and multiply its coordinates by their weights.
-
-    $$y_i = w_i\, \frac{x_i}{\sqrt{\tfrac1d \sum_j x_j^2 + \varepsilon}}$$
-
-    torch's module, but computed in at least fp32 and rounded once, under autocast too.
-
-    Args:
-        width: d; there is a weight for each coordinate, 1 in the beginning.
-        eps: ε, which is never left to the dtype of x.
-
-    Raises:
-        TypeError: If the width is not a whole number or ε not a number.
-        ValueError: If the width is below 1 or ε not above 0.
-
-    Example:
-        >>> RMSNorm(2, eps=1e-6)(torch.tensor([1.0, 7.0])).detach()
-        tensor([0.2000, 1.4000])
-    """
-
-    def __init__(self, width: int, *, eps: float) -> None:
-        width = require.at_least("width (d)", width, 1)
-        super().__init__(width, eps=require.positive("eps", eps))
-
-    def forward(self, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        """Norm along the last axis, in the dtype of x.
-
-        Args:
-            x: Vectors, along the last axis.
-
-        Raises:
-            TypeError: If x is not floating point.
-            ValueError: If its last axis does not have the width d.
-        """
-        check_floating("x", x)
-        if x.shape[-1:] != self.weight.shape:
-            raise ValueError(
-                f"x must have the width d={len(self.weight)} of this norm along its last axis, got "
-                f"shape {tuple(x.shape)}"
-            )
-        dtype = computing_dtype(x.dtype)
-        weight = self.weight.to(dtype)
-        normed = nn.functional.rms_norm(x.to(dtype), self.normalized_shape, weight, self.eps)
-        return normed.to(x.dtype)
 
 
 class MultiHeadAttention(nn.Module):
