@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from attnlib.byte_pairs import Pair, apply_merges, learn_merges
-from attnlib.merge_progress import merge_progress
 from attnlib.pre_tokens import check_pattern, pre_tokens
+from attnlib.progress import progress_bar
 from attnlib.require import integer
 from attnlib.token_checks import check_text, list_of_ids
 
@@ -129,7 +129,7 @@ class BytePairTokenizer:
         for part, _ in _parts(text, special_tokens):
             counts.update(pre_tokens(part, pattern))
         pieces = {piece.encode(): n for piece, n in counts.items()}
-        with merge_progress(n_merges, progress) as on_merge:
+        with progress_bar(n_merges, "merges", progress) as on_merge:
             merges = learn_merges(pieces, n_merges, on_merge)
         return cls._trained(merges, pattern, special_tokens)
 

@@ -21,7 +21,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnlib import BytePairTokenizer, byte_pairs, definitions, merge_progress
+from attnlib import BytePairTokenizer, byte_pairs, definitions, progress
 from attnlib import tokenizer as module
 from attnlib.pre_tokens import PATTERNS
 
@@ -528,7 +528,7 @@ def test_a_bar_is_shown_when_asked_for_and_ends_full(capsys):
 
 
 def test_nothing_is_shown_unasked_where_nobody_watches(capsys, monkeypatch):
-    monkeypatch.setattr(merge_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     train("the three then there", 260)
     assert capsys.readouterr() == ("", "")
 
@@ -537,7 +537,7 @@ def test_a_terminal_shows_it_unasked_but_only_after_a_while(monkeypatch):
     terminal = a_terminal(monkeypatch)
     train("the three then there", 260)
     assert terminal.getvalue() == ""
-    monkeypatch.setattr(merge_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     train("the three then there", 260, progress=False)
     assert terminal.getvalue() == ""
     train("the three then there", 260)
@@ -546,7 +546,7 @@ def test_a_terminal_shows_it_unasked_but_only_after_a_while(monkeypatch):
 
 def test_the_book_shows_none(monkeypatch):
     terminal = a_terminal(monkeypatch)
-    monkeypatch.setattr(merge_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setenv("ATTNLIB_BOOK", "1")
     train("the three then there", 260)
     assert terminal.getvalue() == ""
@@ -560,7 +560,7 @@ def test_a_notebook_shows_it_in_the_output_of_the_cell(capsys, monkeypatch):
         get_ipython = Shell
 
     monkeypatch.delenv("ATTNLIB_BOOK", raising=False)
-    monkeypatch.setattr(merge_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setitem(sys.modules, "IPython", Notebook)
     train("the three then there", 260)
     shown = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A bar for the merges of a training, shown where somebody is watching.
+"""A bar for work that takes a while, shown where somebody is watching.
 
 Source   this book
 Chapter  chapters/tokenization.md
@@ -12,27 +12,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOBase
 
-_PATIENCE_SECONDS = 1.0  # shorter trainings need no bar
+_PATIENCE_SECONDS = 1.0  # shorter work needs no bar
 _BETWEEN_SECONDS = 0.2
 _WIDTH = 30
 
 
 @contextmanager
-def merge_progress(n_merges: int, shown: bool | None) -> Iterator[Callable[[], None]]:
-    r"""Give a function to be called after each merge; it draws a bar on one line of text.
+def progress_bar(n: int, unit: str, shown: bool | None) -> Iterator[Callable[[], None]]:
+    r"""Give a function to be called after each piece of work; it draws a bar on one line of text.
 
     Args:
-        n_merges: How many merges make a full bar.
+        n: How many pieces make a full bar.
+        unit: What they are, in the plural: "merges", "steps", "tokens".
         shown: True shows the bar at once, False never, and None after a second of work in a
             terminal or in a notebook that somebody runs, never while the book is built.
 
     Example:
-        >>> with merge_progress(3, False) as on_merge:
+        >>> with progress_bar(3, "merges", False) as on_merge:
         ...     for _ in range(3):
         ...         on_merge()
     """
     where = _screen() if shown is None else (sys.stderr if shown else None)
-    if where is None or n_merges == 0:
+    if where is None or n == 0:
         yield lambda: None
         return
     n_done, last = 0, 0.0
@@ -41,11 +42,11 @@ def merge_progress(n_merges: int, shown: bool | None) -> Iterator[Callable[[], N
     def draw() -> None:
         nonlocal last
         last = time.monotonic()
-        full = "█" * (_WIDTH * n_done // n_merges)
-        where.write(f"\r{full:·<{_WIDTH}} {n_done:,} of {n_merges:,} merges")
+        full = "█" * (_WIDTH * n_done // n)
+        where.write(f"\r{full:·<{_WIDTH}} {n_done:,} of {n:,} {unit}")
         where.flush()
 
-    def on_merge() -> None:
+    def on_piece() -> None:
         nonlocal n_done
         n_done += 1
         now = time.monotonic()
@@ -53,7 +54,7 @@ def merge_progress(n_merges: int, shown: bool | None) -> Iterator[Callable[[], N
             draw()
 
     try:
-        yield on_merge
+        yield on_piece
     finally:
         if last:
             draw()
