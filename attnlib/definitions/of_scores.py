@@ -52,18 +52,20 @@ def score_variance(
 
 
 def rms_norm(x: ArrayLike, gain: ArrayLike | None = None, epsilon: float = 0.0) -> Array:
-    r"""Divide a vector by its root mean square, so that its squares are 1 on average.
+    r"""Divide a row by its root mean square, so that its squares are 1 on average.
 
     $$y_i = \frac{x_i}{\sqrt{\frac1d \sum_j x_j^2 + \varepsilon}}\; g_i, \qquad g_i = 1 \text{ if
     there is no gain}$$
 
-    The vector must not be zero unless ε is above 0.
+    One row (d,) or several (t, d) may be given. No row may be zero unless ε is above 0.
 
     Example:
         >>> rms_norm([3.0, -4.0, 0.0, 0.0])
         array([ 1.2, -1.6,  0. ,  0. ])
     """
     x = np.asarray(x, dtype=np.float64)
+    if x.ndim > 1:
+        return np.array([rms_norm(row, gain, epsilon) for row in x])
     mean_square = sum(x_j * x_j for x_j in x) / len(x)
     gain = np.ones(len(x)) if gain is None else gain
     return np.array(

@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 from attnlib.exercises.attention import EXERCISES as _ATTENTION
 from attnlib.exercises.embeddings import EXERCISES as _EMBEDDINGS
+from attnlib.exercises.encoder_decoder import EXERCISES as _ENCODER_DECODER
 from attnlib.exercises.heads import EXERCISES as _HEADS
 from attnlib.exercises.judge import Exercise, Mistake
+from attnlib.exercises.language_models import EXERCISES as _LANGUAGE_MODELS
 from attnlib.exercises.masking import EXERCISES as _MASKING
 from attnlib.exercises.positions import EXERCISES as _POSITIONS
 from attnlib.exercises.tokenization import EXERCISES as _TOKENIZATION
@@ -34,6 +36,8 @@ _ALL = {
         *_VARIANCE_SCALING,
         *_MASKING,
         *_HEADS,
+        *_ENCODER_DECODER,
+        *_LANGUAGE_MODELS,
     )
 }
 
