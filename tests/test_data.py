@@ -30,7 +30,8 @@ OF_MODELS = sorted(
     for kind in ("*.npz", "*.json")
     for path in DATA.glob(f"{folder}/{kind}")
 )
-VOCABULARIES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.xz"))
+VOCABULARIES = sorted(f"vocabularies/{path.name}" for path in DATA.glob("vocabularies/*.xz"))
+NUMBER_WORDS = sorted(f"number-words/{path.name}" for path in DATA.glob("number-words/*.xz"))
 CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
 
 
@@ -39,7 +40,7 @@ CONTENTS = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))
 
 def test_every_file_has_its_checksum_and_every_checksum_its_file():
     recorded = json.loads((DATA / "checksums.json").read_text(encoding="utf-8"))
-    files = TEXTS + VOCABULARIES + OF_MODELS
+    files = TEXTS + VOCABULARIES + NUMBER_WORDS + OF_MODELS
     found = {path: hashlib.sha256((DATA / path).read_bytes()).hexdigest() for path in files}
     assert found == recorded
 

@@ -12,10 +12,12 @@ from importlib.resources import files
 __all__ = [
     "declaration",
     "declaration_languages",
+    "number_words",
     "plays",
     "pretrained_attention",
     "pretrained_embeddings",
     "shakespeare",
+    "training_record",
     "vocabulary",
 ]
 
@@ -86,6 +88,38 @@ def vocabulary(name: str) -> bytes:
     """
     _require("vocabulary", name, _CONTENTS["vocabularies"])
     return lzma.decompress(_HERE.joinpath("vocabularies", f"{name}.json.xz").read_bytes())
+
+
+def number_words(split: str = "train") -> list[tuple[int, str, str]]:
+    """Numbers below a million in words: each with its English and its German ones.
+
+    "held-out" are 1,000 drawn evenly, of which none is in "train": the others below a thousand,
+    the other whole thousands, and others drawn evenly, 30,000 together. "examples" are 48 that
+    the book's pictures show; from 1,000 on only the whole thousands of them are in "train". All
+    are in order.
+
+    >>> number_words("train")[21]
+    (21, 'twenty-one', 'einundzwanzig')
+    """
+    _require("split", split, (*_SPLITS, "examples"))
+    content = _HERE.joinpath("number-words", f"{split}.txt.xz").read_bytes()
+    lines = lzma.decompress(content).decode("utf-8").splitlines()
+    rows = (line.split("\t") for line in lines)
+    return [(int(n), english, german) for n, english, german in rows]
+
+
+def training_record(name: str) -> dict:
+    """How one of the book's own models was trained: settings, losses, seconds, results.
+
+    What its script in `book/` wrote down when it made the weights: "number-words", the
+    translator, or "shakespeare", the language model. Losses are in nats a token.
+
+    >>> training_record("number-words")["n_held_out"]
+    1000
+    """
+    _require("name", name, ("number-words", "shakespeare"))
+    record = _HERE.joinpath("models", f"{name}.json").read_text(encoding="utf-8")
+    return json.loads(record)["training"]
 
 
 def pretrained_embeddings(name: str = "minilm"):
