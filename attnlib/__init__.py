@@ -21,7 +21,8 @@ from attnlib.attention import (
     grouped_query_attention,
 )
 from attnlib.axes import AXES
-from attnlib.layers import MultiHeadAttention
+from attnlib.generation import generate
+from attnlib.layers import Block, FeedForward, MultiHeadAttention
 from attnlib.masks import (
     block_mask,
     causal_mask,
@@ -31,7 +32,8 @@ from attnlib.masks import (
     prefix_mask,
     window_mask,
 )
-from attnlib.models import Encoder
+from attnlib.models import Decoder, Encoder, EncoderDecoder, LanguageModel
+from attnlib.number_words import NumberWordsTokenizer
 from attnlib.positions import (
     alibi_bias,
     alibi_slopes,
@@ -47,7 +49,8 @@ from attnlib.positions import (
     yarn_frequencies,
 )
 from attnlib.pretrained import load_pretrained
-from attnlib.sizes import PUBLISHED, AttentionSizes, LatentAttentionSizes, ModelSizes
+from attnlib.sampling import GREEDY, Sampler
+from attnlib.sizes import PUBLISHED, TRAINED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.softmax import log_sum_exp, merge_attention, softmax
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.word_piece import WordPieceTokenizer, word_piece
@@ -56,13 +59,22 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AXES",
+    "GREEDY",
     "PUBLISHED",
+    "TRAINED",
     "AttentionSizes",
+    "Block",
     "BytePairTokenizer",
+    "Decoder",
     "Encoder",
+    "EncoderDecoder",
+    "FeedForward",
+    "LanguageModel",
     "LatentAttentionSizes",
     "ModelSizes",
     "MultiHeadAttention",
+    "NumberWordsTokenizer",
+    "Sampler",
     "WordPieceTokenizer",
     "alibi_bias",
     "alibi_slopes",
@@ -74,6 +86,7 @@ __all__ = [
     "document_mask",
     "dot_product_attention",
     "explore",
+    "generate",
     "grouped_query_attention",
     "linear_frequencies",
     "llama3_frequencies",

@@ -28,10 +28,14 @@ ORDER = [
     ["sizes"],
     ["cost"],
     ["layers", "models"],
-    ["generation"],
+    ["progress"],
+    ["sampling"],
+    ["token_rows"],
+    ["generation", "likelihood", "training"],
     ["data"],
-    ["pre_tokens", "byte_pairs", "merge_progress"],
+    ["pre_tokens", "byte_pairs"],
     ["tokenizer", "embeddings"],
+    ["number_words", "n_grams"],
     ["pretrained"],
     ["timing"],
     ["approximate"],
@@ -48,6 +52,8 @@ HEAVY = (
     "matplotlib",
     "regex",
     "safetensors",
+    "gguf",
+    "huggingface_hub",
 )
 
 

@@ -11,6 +11,8 @@
     attnlib.explore("mask", n_targets=4, n_sources=8, window=3)
     attnlib.explore("heads", width=512, n_heads=8, head_dim=64)
     attnlib.explore("attention-maps", tokens=tokens, weights=weights, layer=3, head=5)
+    attnlib.explore("alignment", number=21)
+    attnlib.explore("next-token", temperature=0.7, top_p=0.9)
 
 The mathematics and the drawing are ES modules beside this file. A notebook runs them through
 anywidget; the book's pages mount the same files without a kernel.
@@ -37,6 +39,8 @@ NAMES = (
     "mask",
     "heads",
     "attention-maps",
+    "alignment",
+    "next-token",
 )
 
 

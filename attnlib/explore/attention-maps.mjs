@@ -1,13 +1,13 @@
 // Attention maps of a real model: a layer, a head and a target → whom it reads, and how much.
 
-import { linear, pointerPosition, set, showSome, svg, whereClicked } from "./chart.mjs";
 import {
   element, quote, setText, showCount, showThousandths, showWeight, slider, wholeSteps,
 } from "./controls.mjs";
 import { entropyTerm, largestEntropy, limits } from "./formulas.mjs";
 import { mountExplorer } from "./frame.mjs";
+import { colourLegend, headButtons, headMap, shortened } from "./head-map.mjs";
 import { sum } from "./numerics.mjs";
-import { rootOf, rootsOf, unpackedMaps, weightOf } from "./packed-maps.mjs";
+import { rootsOf, unpackedMaps, weightOf } from "./packed-maps.mjs";
 import { readable } from "./readable.mjs";
 import { fixed, whole } from "./state.mjs";
 
@@ -23,7 +23,7 @@ export const fields = [
   whole("target", "t", below(limits.n_map_tokens)),
   whole("source", "s", below(limits.n_map_tokens)),
   fixed("tokens", (list) => (isTexts(list) ? list : undefined)),
-  fixed("weights", (packed) => (unpackedMaps(packed) ? packed : undefined)),
+  fixed("weights", (packed) => (unpackedMaps(packed)?.tokens ? packed : undefined)),
 ];
 
 /** A hand-written link may ask for more than there is: then the last of it. */
@@ -106,160 +106,6 @@ function sayShort({ layer, head, target, tokens }, { top, topWeights }) {
   const [reader, read] = shownTokens([tokens[target], tokens[top[0]]]).map(quote);
   return `Layer ${layer}, head ${head}: ${reader} reads most from ${read}, `
     + `${showWeight(topWeights[0])}.`;
-}
-
-// Near plotly's Cividis, the colour scale of the book's heat maps: it grows in lightness alone.
-const STOPS = [[0, 32, 77], [62, 75, 108], [122, 122, 121], [186, 174, 109], [255, 234, 70]];
-
-/** The colour of a root from 0 to 1, as red, green and blue. */
-export function colourOf(root) {
-  const place = root * (STOPS.length - 1);
-  const i = Math.min(Math.floor(place), STOPS.length - 2);
-  return STOPS[i].map((low, channel) => (
-    Math.round(low + (place - i) * (STOPS[i + 1][channel] - low))
-  ));
-}
-
-let colours = null; // of every whole number of 12 bits, as four bytes; made when first needed
-
-function paint(canvas, roots, n) {
-  colours ??= Array.from({ length: 4096 }, (_, root) => (
-    new Uint32Array(Uint8Array.of(...colourOf(rootOf(root)), 255).buffer)[0]
-  ));
-  if (canvas.width !== n || canvas.height !== n) Object.assign(canvas, { width: n, height: n });
-  const pen = canvas.getContext("2d");
-  const image = pen.createImageData(n, n);
-  const cells = new Uint32Array(image.data.buffer);
-  for (let i = 0; i < roots.length; i += 1) cells[i] = colours[roots[i]];
-  pen.putImageData(image, 0, 0);
-}
-
-const VIEW = { left: 74, side: 282, width: 360 };
-const MOST_LABELS = 26;
-const MOST_ROOM = 10; // letters of a token where there is little room
-const WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}]/u;
-const BROAD = /[MWmw@%]/;
-const COMBINING = /\p{M}/u;
-
-/** About how many letters wide a text is. */
-const roomOf = (text) => sum(Array.from(text, (sign) => {
-  if (COMBINING.test(sign)) return 0;
-  if (BROAD.test(sign)) return 1.6;
-  return WIDE.test(sign) ? 2 : 1;
-}));
-
-function shortened(token) {
-  if (roomOf(token) <= MOST_ROOM) return token;
-  const signs = [...token];
-  while (roomOf(signs) >= MOST_ROOM) signs.pop();
-  return `${signs.join("")}…`;
-}
-
-/** The map of one head: rows are targets, columns are sources. */
-function headMap({ tokens, change, point, textId }) {
-  const { left, side, width } = VIEW;
-  const n = tokens.length;
-  const every = Math.ceil(n / MOST_LABELS);
-  const fontSize = Math.min(11, Math.max(9, (side / n) * every * 0.95));
-  const top = 14 + 0.62 * fontSize * Math.max(...tokens.map((token) => roomOf(shortened(token))));
-  const height = top + side + 4;
-  const percent = (part, all) => `${(100 * part) / all}%`;
-  const canvas = element("canvas", { class: "attn-map", "aria-hidden": "true" });
-  Object.assign(canvas.style, {
-    left: percent(left, width),
-    top: percent(top, height),
-    width: percent(side, width),
-    height: percent(side, height),
-  });
-  const at = linear([0, n], [0, side]);
-  const label = (token, attributes) => {
-    const made = svg("text", { class: "attn-tick", "text-anchor": "end", ...attributes });
-    made.style.fontSize = `${fontSize.toFixed(1)}px`;
-    made.textContent = shortened(token);
-    return made;
-  };
-  const rowNames = tokens.map((token, t) => (
-    label(token, { x: left - 5, y: (top + at(t + 0.5) + 0.35 * fontSize).toFixed(2) })
-  ));
-  const columnNames = tokens.map((token, s) => {
-    const x = (left + at(s + 0.5) + 0.35 * fontSize).toFixed(2);
-    return label(token, { "text-anchor": "start", transform: `translate(${x} ${top - 5}) rotate(-90)` });
-  });
-  const border = svg("rect", { class: "attn-map-border", x: left, y: top, width: side, height: side });
-  const frames = ["row", "cell"].flatMap((which) => (
-    ["attn-frame-halo", "attn-frame"].map((name) => ({ which, node: svg("rect", { class: name }) }))
-  ));
-  const picture = svg("svg", {
-    class: "attn-picture attn-map-frame",
-    viewBox: `0 0 ${width} ${height}`,
-    role: "img",
-    "aria-label": "Map of the weights: targets from top to bottom, sources from left to right",
-    "aria-describedby": textId,
-  }, border, ...rowNames, ...columnNames, ...frames.map(({ node }) => node));
-
-  const cellAt = (event) => {
-    const [px, py] = pointerPosition(picture, event);
-    const place = (x) => Math.min(Math.max(Math.floor((x / side) * n), 0), n - 1);
-    return { target: place(py - top), source: place(px - left) };
-  };
-  whereClicked(picture, (event) => change(cellAt(event)));
-  picture.addEventListener("pointermove", (event) => point(cellAt(event)));
-  picture.addEventListener("pointerleave", () => point(null));
-
-  let painted = "";
-  return {
-    node: element("div", { class: "attn-map-stage" }, canvas, picture),
-    draw({ layer, head, target, source }, maps) {
-      const key = `${layer} ${head}`;
-      if (painted !== key) paint(canvas, rootsOf(maps, layer, head), n);
-      painted = key;
-      const row = { x: left, y: top + at(target), width: side, height: at(1) };
-      const places = { row, cell: { ...row, x: left + at(source), width: at(1) } };
-      for (const { which, node } of frames) {
-        const place = Object.entries(places[which]).map(([name, value]) => [name, value.toFixed(2)]);
-        set(node, Object.fromEntries(place));
-      }
-      showSome(rowNames, target, every);
-      showSome(columnNames, source, every);
-    },
-  };
-}
-
-/** What the colours mean: they show the root, so that small weights can be told from none. */
-function colourLegend() {
-  const bar = element("span", { class: "attn-colours attn-colours-long", "aria-hidden": "true" });
-  const stops = STOPS.map((colour) => `rgb(${colour.join(" ")})`).join(", ");
-  bar.style.background = `linear-gradient(to right, ${stops})`;
-  return element("div", { class: "attn-map-legend" }, "weight 0", bar, "1, square-root scale");
-}
-
-/** All heads of the layer, each a button that chooses it. */
-function headButtons({ heads, change }) {
-  const buttons = Array.from({ length: heads }, (_, head) => {
-    const canvas = element("canvas", { class: "attn-thumbnail", "aria-hidden": "true" });
-    const node = element("button", {
-      type: "button",
-      class: "attn-head-button",
-      "aria-label": `head ${head}`,
-      click: () => change({ head }),
-    }, canvas, element("span", { "aria-hidden": "true" }, String(head)));
-    return { canvas, node };
-  });
-  let painted = null;
-  return {
-    node: element(
-      "div",
-      { class: "attn-head-buttons", role: "group", "aria-label": "heads of this layer" },
-      ...buttons.map(({ node }) => node),
-    ),
-    draw({ layer, head }, maps) {
-      buttons.forEach(({ canvas, node }, i) => {
-        if (painted !== layer) paint(canvas, rootsOf(maps, layer, i), maps.tokens);
-        set(node, { "aria-pressed": i === head });
-      });
-      painted = layer;
-    },
-  };
 }
 
 /** The sources that the chosen target reads most, each with a bar, and below them the chosen one. */
@@ -365,7 +211,8 @@ function build({ change: changeModel, textId, shortId, state }) {
       + `${quote(tokens[source])} with weight ${showWeight(weight)}.`);
   };
   const map = headMap({
-    tokens,
+    rows: tokens,
+    columns: tokens,
     change,
     textId,
     point: (place) => {
@@ -373,7 +220,8 @@ function build({ change: changeModel, textId, shortId, state }) {
       read();
     },
   });
-  const buttons = headButtons({ heads: maps.heads, change });
+  const names = Array.from({ length: maps.heads }, (_, head) => String(head));
+  const buttons = headButtons({ names, change });
   const top = topRows(tokens, Math.min(N_SAID, n));
   const means = meanList(tokens);
   const all = listOfAll(tokens);
@@ -412,8 +260,8 @@ function build({ change: changeModel, textId, shortId, state }) {
       const head = headOf(now);
       const found = facts(now);
       for (const [name, { show: showValue }] of Object.entries(controls)) showValue(now[name]);
-      map.draw(now, maps);
-      buttons.draw(now, maps);
+      map.draw(now, rootsOf(maps, now.layer, now.head), `${now.layer} ${now.head}`);
+      buttons.draw(now.head, (i) => rootsOf(maps, now.layer, i), n, now.layer);
       setText(topTitle, `${quote(shortened(tokens[now.target]))} reads most:`);
       top.draw(now, found);
       means.draw(found);

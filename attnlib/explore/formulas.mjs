@@ -137,6 +137,47 @@ export const limits = {
   "n_map_heads": [
     1,
     64
+  ],
+  "n_aligned_tokens": [
+    1,
+    24
+  ],
+  "n_alignments": [
+    1,
+    64
+  ],
+  "number_in_words": [
+    0,
+    999999
+  ],
+  "n_next_tokens": [
+    1,
+    24
+  ],
+  "vocabulary": [
+    2,
+    65536
+  ],
+  "n_logits": 1048576,
+  "token_length": [
+    0,
+    256
+  ],
+  "sampling_temperature": [
+    0.1,
+    5.0
+  ],
+  "top_k": [
+    0,
+    65536
+  ],
+  "top_p": [
+    0.01,
+    1.0
+  ],
+  "min_p": [
+    0.0,
+    1.0
   ]
 };
 
@@ -303,4 +344,14 @@ export function acrossEigenvalue(n, weight_a, weight_b) {
 /** ‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap */
 export function gapBound(n, gap) {
   return (2*n - 2)*Math.exp(-gap);
+}
+
+/** a logit below the largest, divided by the temperature */
+export function tempered(score, largest, tau) {
+  return (-largest + score)/tau;
+}
+
+/** what a logit must be to be at least this share as likely as the largest one */
+export function leastKept(largest, share) {
+  return largest + Math.log(share);
 }

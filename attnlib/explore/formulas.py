@@ -35,6 +35,7 @@ exponent, mu_4, spread, gap = sp.symbols("exponent mu_4 spread gap", nonnegative
 leaders = sp.Symbol("leaders", positive=True)
 n_queries, n_keys = sp.symbols("n_queries n_keys", positive=True)
 weight_a, weight_b = sp.symbols("weight_a weight_b", nonnegative=True)
+share = sp.Symbol("share", positive=True)
 
 # name: (expression, arguments in the order in which JavaScript takes them, what it is)
 FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
@@ -167,6 +168,16 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
         2 * (n - 1) * sp.exp(-gap),
         (n, gap),
         "‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap",
+    ),
+    "tempered": (
+        (score - largest) / tau,
+        (score, largest, tau),
+        "a logit below the largest, divided by the temperature",
+    ),
+    "leastKept": (
+        largest + sp.log(share),
+        (largest, share),
+        "what a logit must be to be at least this share as likely as the largest one",
     ),
 }
 

@@ -40,6 +40,17 @@ N_READ_TOKENS = (16, 131_072)
 N_MAP_TOKENS = (2, 64)  # attention maps of one text
 N_MAP_LAYERS = (1, 48)
 N_MAP_HEADS = (1, 64)
+N_ALIGNED_TOKENS = (1, 24)  # of one number in words, in either language
+N_ALIGNMENTS = (1, 64)
+NUMBER_IN_WORDS = (0, 999_999)
+N_NEXT_TOKENS = (1, 24)  # positions of a text, each with the logits of all tokens
+VOCABULARY = (2, 65_536)
+N_LOGITS = 1_048_576  # of all positions together: two bytes each
+TOKEN_LENGTH = (0, 256)  # of one token's text; some tokens have none
+SAMPLING_TEMPERATURE = (0.1, 5.0)
+TOP_K = (0, 65_536)  # 0 is none
+TOP_P = (0.01, 1.0)
+MIN_P = (0.0, 1.0)
 
 LIMITS = {
     "n_sources": N_SOURCES,
@@ -77,4 +88,15 @@ LIMITS = {
     "n_map_tokens": N_MAP_TOKENS,
     "n_map_layers": N_MAP_LAYERS,
     "n_map_heads": N_MAP_HEADS,
+    "n_aligned_tokens": N_ALIGNED_TOKENS,
+    "n_alignments": N_ALIGNMENTS,
+    "number_in_words": NUMBER_IN_WORDS,
+    "n_next_tokens": N_NEXT_TOKENS,
+    "vocabulary": VOCABULARY,
+    "n_logits": N_LOGITS,
+    "token_length": TOKEN_LENGTH,
+    "sampling_temperature": SAMPLING_TEMPERATURE,
+    "top_k": TOP_K,
+    "top_p": TOP_P,
+    "min_p": MIN_P,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +23,14 @@ SUM_TOLERANCE = 1e-3  # a row whose weights were rounded to half precision is of
 Packed = Mapping[str, Any]
 
 
-def pack_maps(name: str, value: Any) -> dict[str, Any]:
+def pack_maps(name: str, value: Any, *, square: bool = True) -> dict[str, Any]:
     """Weights of the axes (layer, head, t, s) as their shape and base64; what is packed stays.
+
+    Args:
+        name: What errors call them.
+        value: The weights, or what this function made of some.
+        square: Whether the targets are the sources too, as in self-attention; else their numbers
+            may differ, and the shape has `targets` and `sources` in the place of `tokens`.
 
     Example:
         >>> packed = pack_maps("weights", [[[[1.0, 0.0], [0.25, 0.75]]]])
@@ -31,26 +38,34 @@ def pack_maps(name: str, value: Any) -> dict[str, Any]:
         [[[[1.0, 0.0], [0.25, 0.75]]]]
     """
     if isinstance(value, Mapping):
-        packed = _well_formed(name, value)
+        packed = _well_formed(name, value, square)
+        n_sources = shape_of(packed)[-1]
         # The roots of a row of length one, each off by at most 1/8190, and what it may be off by.
-        off = packed["tokens"] ** 0.5 / LARGEST + packed["tokens"] / (2 * LARGEST) ** 2
-        _check(name, unpack_maps(packed), SUM_TOLERANCE + off)
+        off = n_sources**0.5 / LARGEST + n_sources / (2 * LARGEST) ** 2
+        _check(name, unpack_maps(packed), SUM_TOLERANCE + off, square)
         return packed
     weights = _as_weights(name, value)
-    _check(name, weights, SUM_TOLERANCE)
+    _check(name, weights, SUM_TOLERANCE, square)
     roots = np.rint(LARGEST * np.sqrt(np.minimum(weights, 1.0))).astype(np.uint16)
-    n_layers, n_heads, n_tokens, _ = weights.shape
+    n_layers, n_heads, n_targets, n_sources = weights.shape
+    sizes = {"tokens": n_targets} if square else {"targets": n_targets, "sources": n_sources}
     return {
         "layers": n_layers,
         "heads": n_heads,
-        "tokens": n_tokens,
+        **sizes,
         "roots": base64.b64encode(_to_bytes(roots.reshape(-1))).decode(),
     }
 
 
+def shape_of(packed: Packed) -> tuple[int, int, int, int]:
+    """How many layers, heads, targets and sources there are."""
+    targets, sources = ("tokens", "tokens") if "tokens" in packed else ("targets", "sources")
+    return packed["layers"], packed["heads"], packed[targets], packed[sources]
+
+
 def unpack_roots(packed: Packed) -> np.ndarray:
-    """The whole numbers q, of shape (layers, heads, tokens, tokens)."""
-    shape = (packed["layers"], packed["heads"], packed["tokens"], packed["tokens"])
+    """The whole numbers q, of shape (layers, heads, targets, sources)."""
+    shape = shape_of(packed)
     triples = np.frombuffer(base64.b64decode(packed["roots"]), np.uint8).reshape(-1, 3)
     left, middle, right = triples.astype(np.uint16).T
     pairs = np.stack([left << 4 | middle >> 4, (middle & 15) << 8 | right], axis=1)
@@ -84,14 +99,15 @@ def _as_weights(name: str, value: Any) -> np.ndarray:
     return weights
 
 
-def _check(name: str, weights: np.ndarray, tolerance: float) -> None:
-    bounds = [limits.N_MAP_LAYERS, limits.N_MAP_HEADS, limits.N_MAP_TOKENS]
+def _check(name: str, weights: np.ndarray, tolerance: float, square: bool) -> None:
+    bounds = [limits.N_MAP_LAYERS, limits.N_MAP_HEADS]
+    bounds += [limits.N_MAP_TOKENS] if square else [limits.N_ALIGNED_TOKENS] * 2
     for count, (fewest, most), what in zip(
-        weights.shape, bounds, ("layers", "heads", "targets"), strict=False
+        weights.shape, bounds, ("layers", "heads", "targets", "sources"), strict=False
     ):
         if not fewest <= count <= most:
             raise ValueError(f"{name} must have {fewest} to {most} {what}, got {count}")
-    if weights.shape[2] != weights.shape[3]:
+    if square and weights.shape[2] != weights.shape[3]:
         raise ValueError(
             f"{name} must have as many sources as targets, got s={weights.shape[3]} and "
             f"t={weights.shape[2]}"
@@ -112,11 +128,13 @@ def _check(name: str, weights: np.ndarray, tolerance: float) -> None:
         )
 
 
-def _well_formed(name: str, packed: Packed) -> dict[str, Any]:
+def _well_formed(name: str, packed: Packed, square: bool) -> dict[str, Any]:
     try:
-        n_numbers = packed["layers"] * packed["heads"] * packed["tokens"] ** 2
+        n_numbers = math.prod(shape_of(packed))
         n_bytes = len(base64.b64decode(packed["roots"], validate=True))
-        fits = n_numbers > 0 and n_bytes == 3 * -(-n_numbers // 2)
+        fits = (
+            n_numbers > 0 and n_bytes == 3 * -(-n_numbers // 2) and square == ("tokens" in packed)
+        )
     except (KeyError, TypeError, binascii.Error):
         fits = False
     if not fits:

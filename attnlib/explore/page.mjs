@@ -1,10 +1,12 @@
 // The explorers of a static page, without a kernel: each is mounted on a stand-in for its model.
 
+import * as alignment from "./alignment.mjs";
 import * as attentionMaps from "./attention-maps.mjs";
 import * as heads from "./heads.mjs";
 import * as jacobian from "./jacobian.mjs";
 import * as mask from "./mask.mjs";
 import * as neighbours from "./neighbours.mjs";
+import * as nextToken from "./next-token.mjs";
 import * as rotary from "./rotary.mjs";
 import * as scoreSpread from "./score-spread.mjs";
 import * as sinusoidal from "./sinusoidal.mjs";
@@ -16,6 +18,7 @@ import { addressOf, parseFragment } from "./share.mjs";
 const explorers = {
   softmax, "soft-lookup": softLookup, tokens, neighbours, sinusoidal, rotary,
   "score-spread": scoreSpread, jacobian, mask, heads, "attention-maps": attentionMaps,
+  alignment, "next-token": nextToken,
 };
 
 /** As much of an anywidget model as an explorer uses. */

@@ -1,11 +1,13 @@
 """Every explorer by its name."""
 
+from attnlib.explore.alignment import AlignmentExplorer
 from attnlib.explore.attention_maps import AttentionMapsExplorer
 from attnlib.explore.base import Explorer
 from attnlib.explore.heads import HeadsExplorer
 from attnlib.explore.jacobian import JacobianExplorer
 from attnlib.explore.mask import MaskExplorer
 from attnlib.explore.neighbours import NeighboursExplorer
+from attnlib.explore.next_token import NextTokenExplorer
 from attnlib.explore.rotary import RotaryExplorer
 from attnlib.explore.score_spread import ScoreSpreadExplorer
 from attnlib.explore.sinusoidal import SinusoidalExplorer
@@ -27,5 +29,7 @@ EXPLORERS: dict[str, type[Explorer]] = {
         MaskExplorer,
         HeadsExplorer,
         AttentionMapsExplorer,
+        AlignmentExplorer,
+        NextTokenExplorer,
     )
 }

@@ -1,6 +1,7 @@
 """What the tests of the built book share: its front-end files, and one sound miniature build."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from builds import Outcome, build, miniature
+from parts import OnlyOnePart, page_of
 
 EXPLORE = Path(__file__).parents[2] / "attnlib/explore"
 # Files that tools leave in a work tree and that are no part of the book.
@@ -102,9 +104,9 @@ def sound(tmp_path_factory, assets) -> Built:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of one page of the built book follow each other: it is opened once for all."""
+    items.sort(key=lambda item: (page_of(item) is not None, page_of(item) or ""))
 
-    def turn(item: pytest.Item) -> tuple[bool, str]:
-        where = getattr(item, "callspec", None) and item.callspec.params.get("opened")
-        return where is not None, str(where or "")
 
-    items.sort(key=turn)
+def pytest_configure(config: pytest.Config) -> None:
+    if "PART" in os.environ:
+        config.pluginmanager.register(OnlyOnePart(os.environ["PART"]))

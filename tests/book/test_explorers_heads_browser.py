@@ -393,7 +393,7 @@ def test_the_map_is_painted_with_rows_for_targets_in_the_colours_of_the_weights(
         explorer.box.locator("input[name=head]").fill(str(head))
         next_frames(page)
         calls = [("colourOf", [root]) for root in roots[layer, head].reshape(-1).tolist()]
-        colours = javascript(FOLDER / "attention-maps.mjs", calls)
+        colours = javascript(FOLDER / "head-map.mjs", calls)
         wanted = np.array(colours)[:, 1].reshape(roots.shape[2:]).tolist()
         assert greens(page, ".attn-attention-maps .attn-map") == wanted
         assert greens(page, f".attn-head-button:nth-child({head + 1}) canvas") == wanted

@@ -169,7 +169,7 @@ def test_packed_maps_are_unpacked_as_in_python_and_malformed_ones_are_none(javas
 
 def test_the_colours_are_near_the_books_scale_and_grow_in_lightness(javascript):
     roots = [i / 100 for i in range(101)]
-    found = javascript(FOLDER / "attention-maps.mjs", [("colourOf", [root]) for root in roots])
+    found = javascript(FOLDER / "head-map.mjs", [("colourOf", [root]) for root in roots])
     scale = plotly.colors.sample_colorscale("Cividis", roots, colortype="tuple")
     # A tenth of a channel: nobody who compares two figures takes one colour for another.
     assert np.abs(np.array(found) - 255 * np.array(scale)).max() <= 25.5

@@ -62,6 +62,7 @@ VALUES = {
     "leaders": [1, 2],
     "weight_a": [0.0, 0.3, 1.0],
     "weight_b": [0.0, 1e-10, 0.2],
+    "share": [0.01, 0.3, 1.0],
     "heads": [1, 8, 128],
     "head_dim": [1, 64, 512],
     "tokens": [16, 1024, 131_072],
@@ -298,6 +299,9 @@ def test_every_step_of_every_slider_can_be_chosen(javascript, tmp_path):
         ("logSteps", LIMITS["temperature"], 60),
         ("logSteps", LIMITS["bandwidth"], 60),
         ("powersOfTwo", LIMITS["key_dim"]),
+        ("logSteps", LIMITS["sampling_temperature"], 51),
+        ("linearSteps", LIMITS["top_p"], 0.01),
+        ("linearSteps", LIMITS["min_p"], 0.01),
     ]
     found = javascript(module, [("steps", list(kind)) for kind in kinds])
     for (_, bounds, *_), (values, back) in zip(kinds, found, strict=True):
@@ -305,6 +309,7 @@ def test_every_step_of_every_slider_can_be_chosen(javascript, tmp_path):
         assert all(a < b for a, b in itertools.pairwise(values))
         assert back == list(range(len(values)))
     assert {0.1, 0.5, 1, 2} <= set(found[2][0])
+    assert {0.5, 1, 2} <= set(found[5][0])
 
 
 @pytest.mark.parametrize("name", EXPLORERS)

@@ -8,7 +8,11 @@ The copy is tested without any fault first. Then every fault must make a test fa
 printed with its difference, and the run ends with an error.
 """
 
+import ast
+import contextlib
 import difflib
+import gc
+import importlib.util
 import multiprocessing
 import os
 import re
@@ -16,17 +20,17 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": "mutants"}
 
-# Every run starts as a fork of this process, so that the slow imports are paid for once.
+# Every run starts as a fork of this process, so that the slow imports are paid for once: these, and
+# what the tests import (see import_what_the_tests_import).
 import beartype  # noqa: F401
 import pytest
-import scipy.special
-import scipy.stats  # noqa: F401
 import torch  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -35,13 +39,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fault import Fault  # noqa: E402 (found beside this file, however it is started)
 from table import FAULTS  # noqa: E402
 
-AT_ONCE = 2
+AT_ONCE = max(2, os.cpu_count() or 2)
 SECONDS_A_RUN = 300
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--tb=line"]
+# Assertions stay as they are written: libraries that are imported already cannot be rewritten, and
+# pytest says so with a warning, which is an error.
+OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--tb=line", "--assert=plain"]
 WITHOUT_HOOK = ["-o", "addopts=--strict-markers"]
-TOO_SLOW, NOT_THE_COPY = 124, 99
+# A process that ends with an exception of its own ends with 1, as pytest does where a test fails.
+TOO_SLOW, NOT_THE_COPY, NOT_RUN = 124, 99, 98
 # With these the tests of JavaScript in tests/book find Node and call the modules of the copy.
-FOR_NODE = ("tests/book/conftest.py", "tests/book/builds.py")
+FOR_NODE = ("tests/book/conftest.py", "tests/book/builds.py", "tests/book/parts.py")
 CODE = (".py", ".mjs", ".css")
 
 
@@ -54,6 +61,7 @@ def main(words: list[str]) -> int:
         return 1
 
     start = time.monotonic()
+    import_what_the_tests_import({f.test for f in faults})
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tests = sorted({f.test for f in faults})
         print(f"The copy without a fault: {len(tests)} test files", flush=True)
@@ -112,8 +120,36 @@ def difference(fault: Fault, text: str) -> str:
     return "\n".join(lines)
 
 
-def copy_of_the_package(folder: Path) -> Path:
-    """What the tests of the table need, and no more: the figures stay behind."""
+def import_what_the_tests_import(tests: set[str]) -> None:
+    """Import the libraries that the test files name, wherever in the file, before any fork.
+
+    What is this repository's own is left out: it must come from the copy.
+    """
+    for test in (*sorted(tests), "tests/conftest.py"):
+        for node in ast.walk(ast.parse((ROOT / test).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                wanted = [(alias.name, ()) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                wanted = [(node.module, tuple(alias.name for alias in node.names))]
+            else:
+                continue
+            for module, names in wanted:
+                if is_a_library(module.partition(".")[0]):
+                    # A test that needs what is not installed says so, or skips itself.
+                    with contextlib.suppress(ImportError):
+                        __import__(module, fromlist=names)
+    # A search for garbage in a run need not look at the libraries.
+    gc.collect()
+    gc.freeze()
+
+
+def is_a_library(package: str) -> bool:
+    spec = importlib.util.find_spec(package)
+    return package != "attnlib" and spec is not None and "site-packages" in str(spec.origin)
+
+
+def copy_of_the_package(folder: Path, test: str, compiled: Path, fault: Fault | None) -> Path:
+    """What the test needs, and no more: the figures stay behind, and so do the other tests."""
     leave_out = shutil.ignore_patterns("plots.py", "__pycache__")
     shutil.copytree(
         ROOT / "attnlib", folder / "attnlib", ignore=leave_out, copy_function=copy_or_link
@@ -122,10 +158,30 @@ def copy_of_the_package(folder: Path) -> Path:
         (folder / "tests" / kind).mkdir(parents=True)
     (folder / "book").mkdir()
     scripts = {f"book/{path.name}" for path in (ROOT / "book").glob("*.py")}
-    others = {"tests/conftest.py", "pyproject.toml", "Makefile", *FOR_NODE}
-    for name in {f.test for f in FAULTS} | scripts | others:
+    for name in {test, "tests/conftest.py", "pyproject.toml", "Makefile", *FOR_NODE} | scripts:
         shutil.copy(ROOT / name, folder / name)
+    link_what_is_compiled(folder, compiled, fault)
+    if fault is not None:
+        path = folder / fault.file
+        path.write_text(planted(fault, path.read_text("utf-8")), encoding="utf-8")
     return folder
+
+
+def link_what_is_compiled(folder: Path, compiled: Path, fault: Fault | None) -> None:
+    """Keep what the runs without a fault compile, and let it serve those with one.
+
+    What a fault is planted into is compiled anew.
+    """
+    for path in sorted({path.parent for path in folder.rglob("*.py")}):
+        kept, here = compiled / path.relative_to(folder), path / "__pycache__"
+        kept.mkdir(parents=True, exist_ok=True)
+        if fault is None or path != (folder / fault.file).parent:
+            here.symlink_to(kept)
+            continue
+        here.mkdir()
+        for file in kept.iterdir():
+            if file.name.partition(".")[0] != Path(fault.file).stem:
+                (here / file.name).symlink_to(file)
 
 
 def copy_or_link(source: str, target: str) -> None:
@@ -149,11 +205,9 @@ def run_all(
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
             test, fault = waiting.pop(0)
-            copy = copy_of_the_package(Path(tempfile.mkdtemp(dir=folder)) / "copy")
-            if fault is not None:
-                path = copy / fault.file
-                path.write_text(planted(fault, path.read_text("utf-8")), encoding="utf-8")
-            process = fork.Process(target=run, args=(copy, test))
+            copy = Path(tempfile.mkdtemp(dir=folder)) / "copy"
+            copy_of_the_package(copy, test, folder / "compiled", fault)
+            process = fork.Process(target=run, args=(copy, test, fault is None))
             process.start()
             running[process.sentinel] = process, fault or test, copy, time.monotonic()
         ended = wait(list(running), timeout=1)
@@ -172,14 +226,19 @@ def run_all(
                 shutil.rmtree(copy.parent)
 
 
-def run(copy: Path, test: str) -> None:
+def run(copy: Path, test: str, keeps_what_it_compiles: bool) -> None:
     """In a process of its own: pytest on the copy, where its exit code is the process's."""
     with open(copy / "output.txt", "wb") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.chdir(copy)
+    sys.dont_write_bytecode = not keeps_what_it_compiles
     sys.path[:] = [str(copy), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
-    code = pytest.main([*OPTIONS, *(WITHOUT_HOOK if "refusals" in test else []), test])
+    try:
+        code = pytest.main([*OPTIONS, *(WITHOUT_HOOK if "refusals" in test else []), test])
+    except BaseException:
+        traceback.print_exc()
+        code = NOT_RUN
     sys.stdout.flush()
     tested = getattr(sys.modules.get("attnlib"), "__file__", str(copy))
     os._exit(int(code) if Path(tested).is_relative_to(copy) else NOT_THE_COPY)

@@ -11,6 +11,7 @@ MASK_JS = "attnlib/explore/mask.mjs"
 HEADS_JS = "attnlib/explore/heads.mjs"
 PACKED_JS = "attnlib/explore/packed-maps.mjs"
 MAPS_JS = "attnlib/explore/attention-maps.mjs"
+HEAD_MAP_JS = "attnlib/explore/head-map.mjs"
 CONTROLS_JS = "attnlib/explore/controls.mjs"
 FORMULAS_JS = "attnlib/explore/formulas.mjs"
 
@@ -239,7 +240,7 @@ FAULTS = (
     ),
     fault(
         "a larger weight can have a darker colour",
-        MAPS_JS,
+        HEAD_MAP_JS,
         T_JAVASCRIPT,
         ("[122, 122, 121], [186, 174, 109]", "[186, 174, 109], [122, 122, 121]"),
     ),

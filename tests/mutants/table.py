@@ -2,13 +2,20 @@
 
 import faults_attention
 import faults_embeddings
+import faults_explorer_next_token
 import faults_explorers_of_heads
 import faults_explorers_of_scores
+import faults_generation
 import faults_layers
+import faults_layers_and_language
 import faults_masks
 import faults_models
+import faults_n_grams
+import faults_number_words
 import faults_positions
+import faults_pretrained
 import faults_scores_and_heads
+import faults_shakespeare
 import faults_sizes
 import faults_tokenizer
 from fault import Fault
@@ -16,13 +23,20 @@ from fault import Fault
 FAULTS: tuple[Fault, ...] = (
     *faults_attention.FAULTS,
     *faults_embeddings.FAULTS,
+    *faults_explorer_next_token.FAULTS,
     *faults_explorers_of_heads.FAULTS,
     *faults_explorers_of_scores.FAULTS,
+    *faults_generation.FAULTS,
     *faults_layers.FAULTS,
+    *faults_layers_and_language.FAULTS,
     *faults_masks.FAULTS,
     *faults_models.FAULTS,
+    *faults_n_grams.FAULTS,
+    *faults_number_words.FAULTS,
     *faults_positions.FAULTS,
+    *faults_pretrained.FAULTS,
     *faults_scores_and_heads.FAULTS,
+    *faults_shakespeare.FAULTS,
     *faults_sizes.FAULTS,
     *faults_tokenizer.FAULTS,
 )
