@@ -204,3 +204,11 @@ def test_a_browser_can_be_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "missing"))
     with pytest.raises(SystemExit, match="is not a file"):
         browser.browser()
+
+
+def test_every_folder_of_the_package_is_in_the_wheel():
+    listed = re.search(
+        r"^packages = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S
+    )
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "attnlib").rglob("__init__.py")}
+    assert set(re.findall(r'"(.+?)"', listed[1])) == {".".join(x.parts) for x in folders}
