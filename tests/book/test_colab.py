@@ -224,7 +224,7 @@ def test_the_set_up_cell_is_the_same_in_every_notebook_and_collapsed():
 COLAB = {
     "torch": "2.6.0+cu124", "numpy": "2.0.2", "einops": "0.8.1", "plotly": "5.24.1",
     "sympy": "1.13.1", "ipywidgets": "7.7.1", "nbformat": "5.10.4",
-    "regex": "2024.11.6", "jaxtyping": "0.3.2", "anywidget": "0.9.18",
+    "regex": "2024.11.6", "safetensors": "0.5.3", "jaxtyping": "0.3.2", "anywidget": "0.9.18",
 }  # fmt: skip
 
 
