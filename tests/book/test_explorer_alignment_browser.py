@@ -1,21 +1,25 @@
 """The explorer of alignments in a real Chromium, with the book's own translator."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from controls import Explorer, assert_the_address_brings_all_back, next_frames
-from pages import chromium, keep_account, overflowing, served, violations
-from playwright.sync_api import Page
+from explorer_pages import (
+    PHONE,
+    PLACES,
+    assert_every_slider_moves_by_keyboard_and_mouse,
+    assert_every_slider_moves_by_touch,
+    assert_tab_reaches_every_control_in_turn,
+    opened,
+    served_pages,
+)
+from pages import chromium, overflowing, violations
 
 from attnlib.explore import explore, words
 from attnlib.explore.alignment import plain
 from attnlib.explore.bundle import FOLDER
 from attnlib.explore.packed_maps import unpack_maps
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # The first state stands at no end of a slider, so that every move has somewhere to go.
 PLACE = {"number": 21_021, "layer": 1, "head": 2, "target": 2, "source": 4}
@@ -23,24 +27,9 @@ PLACE = {"number": 21_021, "layer": 1, "head": 2, "target": 2, "source": 4}
 
 @pytest.fixture(scope="module")
 def address(assets, tmp_path_factory) -> Iterator[str]:
-    """A page with the book's own script and style, and this explorer alone."""
-    folder = tmp_path_factory.mktemp("page")
-    for name in ("book.css", "book.js"):
-        shutil.copy(ROOT / "book/assets" / name, folder)
-    (folder / "page.html").write_text(
-        '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Explorer</title>'
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="book.css">'
-        '<script defer src="book.js"></script>'
-        "<style>body {font-family: sans-serif; margin: 0}"
-        ":root {--pst-color-background: #fff; --pst-color-text-base: #222}"
-        "html[data-theme=dark] {--pst-color-background: #14181e;"
-        "--pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af;"
-        "background: #14181e; color: #ced6dd}</style>"
-        f"<main><h1>Explorer</h1>{explore('alignment', **PLACE)._html()}</main>",
-        encoding="utf-8",
-    )
-    with served(folder) as at:
+    """A page with this explorer alone."""
+    pages = {"page": [explore("alignment", **PLACE)]}
+    with served_pages(tmp_path_factory.mktemp("page"), pages) as at:
         yield f"{at}/page.html"
 
 
@@ -50,50 +39,22 @@ def browser():
         yield started
 
 
-def opened(browser, address: str, **window) -> Page:
-    context = browser.new_context(**{"viewport": {"width": 1000, "height": 900}, **window})
-    page = context.new_page()
-    page.account = keep_account(page, ROOT / "book/assets")
-    page.goto(address)
-    page.wait_for_selector(".attn-box")
-    return page
-
-
 @pytest.fixture
 def page(browser, address):
-    page = opened(browser, address)
-    yield page
-    assert (page.account.complaints, page.account.foreign) == ([], [])
-    page.context.close()
+    with opened(browser, address) as page:
+        yield page
 
 
 def test_every_slider_moves_the_picture_and_the_words_by_keyboard_and_mouse(page):
     explorer = Explorer(page, 0)
-    sliders = explorer.sliders()
-    assert len(sliders) == 4
-    for slider in sliders:
-        keys = ("ArrowRight", "Home", "End")
-        explorer.assert_moves(slider, *[lambda k=key, s=slider: s.press(k) for key in keys])
-        explorer.assert_moves(
-            slider,
-            lambda s=slider: explorer.drag(s, 0.5, 0.05),
-            lambda s=slider: explorer.drag(s, 0.05, 0.8),
-        )
+    assert len(explorer.sliders()) == 4
+    assert_every_slider_moves_by_keyboard_and_mouse(explorer)
 
 
 def test_on_a_phone_every_slider_moves_the_picture_and_the_words_by_touch(browser, address):
-    size = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
-    page = opened(browser, address, **size)
-    assert overflowing(page) == []
-    explorer = Explorer(page, 0)
-    for slider in explorer.sliders():
-        explorer.assert_moves(
-            slider,
-            lambda s=slider: explorer.tap(s, 0.05),
-            lambda s=slider: explorer.tap(s, 0.75),
-        )
-    assert (page.account.complaints, page.account.foreign) == ([], [])
-    page.context.close()
+    with opened(browser, address, **PHONE) as page:
+        assert overflowing(page) == []
+        assert_every_slider_moves_by_touch(Explorer(page, 0))
 
 
 def test_the_map_can_be_pressed_and_dragged(page):
@@ -107,36 +68,19 @@ def test_every_control_counts_and_the_address_brings_all_back(page):
 
 
 def test_tab_reaches_every_control_in_turn_and_shows_where_it_is(page):
-    explorer = Explorer(page, 0)
-    controls = explorer.controls()
-    controls[0].focus()
-    reached = []
-    for _ in controls:
-        name, ring = explorer.focused()
-        assert ring, f"nothing shows that {name} has the focus"
-        reached.append(name)
-        page.keyboard.press("Tab")
-    assert reached == [explorer.name_of(control) for control in controls]
-
-
-PLACES = """(box) => [...box.querySelectorAll("input, select, button, svg, output")].map((part) => {
-    const { x, y, right } = part.getBoundingClientRect();
-    const at = part.matches("output") ? right : x;
-    return [part.name ?? part.tagName, at, y - box.getBoundingClientRect().top].map(String).join();
-})"""
+    assert_tab_reaches_every_control_in_turn(Explorer(page, 0))
 
 
 @pytest.mark.parametrize("width", [690, 358])  # of the book's column, on a desk and on a phone
 def test_no_control_and_no_picture_moves_when_the_number_does(browser, address, width):
-    page = opened(browser, address, viewport={"width": width, "height": 900})
-    explorer = Explorer(page, 0)
-    number = explorer.box.locator("input[name=number]")
-    before = explorer.box.evaluate(PLACES)
-    for step in (0, 12, 30, 47):
-        number.fill(str(step))
-        next_frames(page)
-        assert explorer.box.evaluate(PLACES) == before
-    page.context.close()
+    with opened(browser, address, viewport={"width": width, "height": 900}) as page:
+        explorer = Explorer(page, 0)
+        number = explorer.box.locator("input[name=number]")
+        before = explorer.box.evaluate(PLACES)
+        for step in (0, 12, 30, 47):
+            number.fill(str(step))
+            next_frames(page)
+            assert explorer.box.evaluate(PLACES) == before
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

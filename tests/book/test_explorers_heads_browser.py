@@ -1,14 +1,20 @@
 """The explorers of scores, masks, heads and attention maps in a real Chromium."""
 
-import shutil
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from controls import Explorer, assert_the_address_brings_all_back, next_frames
-from pages import chromium, keep_account, overflowing, served, violations
+from explorer_pages import (
+    PHONE,
+    assert_every_slider_moves_by_keyboard_and_mouse,
+    assert_every_slider_moves_by_touch,
+    assert_tab_reaches_every_control_in_turn,
+    opened,
+    served_pages,
+)
+from pages import chromium, overflowing, violations
 from playwright.sync_api import Page
 
 from attnlib.explore import explore, words
@@ -17,7 +23,6 @@ from attnlib.explore.limits import LIMITS
 from attnlib.explore.mask import describe_mask, mask_facts, may_attend
 from attnlib.explore.packed_maps import pack_maps, unpack_roots
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("mask", "heads", "attention-maps")
 
 
@@ -43,7 +48,6 @@ MANY = [f"w{i}" for i in range(64)]
 @pytest.fixture(scope="module")
 def address(assets, tmp_path_factory) -> Iterator[str]:
     """Pages with the book's own script and style: three explorers, two more, and a large map."""
-    folder = tmp_path_factory.mktemp("page")
     three = [
         explore("mask", **MASK),
         explore("heads"),
@@ -52,24 +56,9 @@ def address(assets, tmp_path_factory) -> Iterator[str]:
     large = explore(
         "attention-maps", tokens=MANY, weights=random_maps(1, 1, 64), target=31, source=6
     )
-    for name in ("book.css", "book.js"):
-        shutil.copy(ROOT / "book/assets" / name, folder)
     scores = [explore("score-spread"), explore("jacobian", n_leaders=3)]
-    for name, explorers in (("page", three), ("scores", scores), ("large", [large])):
-        (folder / f"{name}.html").write_text(
-            '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width"><title>Explorers</title>'
-            '<link rel="icon" href="data:,"><link rel="stylesheet" href="book.css">'
-            '<script defer src="book.js"></script>'
-            "<style>body {font-family: sans-serif; margin: 0}"
-            ":root {--pst-color-background: #fff; --pst-color-text-base: #222}"
-            "html[data-theme=dark] {--pst-color-background: #14181e;"
-            "--pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af;"
-            "background: #14181e; color: #ced6dd}</style>"
-            f"<main><h1>Explorers</h1>{''.join(each._html() for each in explorers)}</main>",
-            encoding="utf-8",
-        )
-    with served(folder) as at:
+    pages = {"page": three, "scores": scores, "large": [large]}
+    with served_pages(tmp_path_factory.mktemp("page"), pages) as at:
         yield f"{at}/page.html"
 
 
@@ -79,21 +68,10 @@ def browser():
         yield started
 
 
-def opened(browser, address: str, **window) -> Page:
-    context = browser.new_context(**{"viewport": {"width": 1000, "height": 900}, **window})
-    page = context.new_page()
-    page.account = keep_account(page, ROOT / "book/assets")
-    page.goto(address)
-    page.wait_for_selector(".attn-explorer:last-child .attn-box")
-    return page
-
-
 @pytest.fixture
 def page(browser, address):
-    page = opened(browser, address)
-    yield page
-    assert (page.account.complaints, page.account.foreign) == ([], [])
-    page.context.close()
+    with opened(browser, address) as page:
+        yield page
 
 
 every_explorer = pytest.mark.parametrize("place", range(3), ids=NAMES)
@@ -101,31 +79,14 @@ every_explorer = pytest.mark.parametrize("place", range(3), ids=NAMES)
 
 @every_explorer
 def test_every_slider_moves_the_picture_and_the_words_by_keyboard_and_mouse(page, place):
-    explorer = Explorer(page, place)
-    for slider in explorer.sliders():
-        keys = ("ArrowRight", "Home", "End")
-        explorer.assert_moves(slider, *[lambda k=key, s=slider: s.press(k) for key in keys])
-        explorer.assert_moves(
-            slider,
-            lambda s=slider: explorer.drag(s, 0.5, 0.05),
-            lambda s=slider: explorer.drag(s, 0.05, 0.8),
-        )
+    assert_every_slider_moves_by_keyboard_and_mouse(Explorer(page, place))
 
 
 def test_on_a_phone_every_slider_moves_the_picture_and_the_words_by_touch(browser, address):
-    size = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
-    page = opened(browser, address, **size)
-    assert overflowing(page) == []
-    for place in range(3):
-        explorer = Explorer(page, place)
-        for slider in explorer.sliders():
-            explorer.assert_moves(
-                slider,
-                lambda s=slider, e=explorer: e.tap(s, 0.05),
-                lambda s=slider, e=explorer: e.tap(s, 0.75),
-            )
-    assert (page.account.complaints, page.account.foreign) == ([], [])
-    page.context.close()
+    with opened(browser, address, **PHONE) as page:
+        assert overflowing(page) == []
+        for place in range(3):
+            assert_every_slider_moves_by_touch(Explorer(page, place))
 
 
 @every_explorer
@@ -144,16 +105,7 @@ def test_every_control_counts_and_the_address_brings_all_back(page, place):
 
 @every_explorer
 def test_tab_reaches_every_control_in_turn_and_shows_where_it_is(page, place):
-    explorer = Explorer(page, place)
-    controls = explorer.controls()
-    controls[0].focus()
-    reached = []
-    for _ in controls:
-        name, ring = explorer.focused()
-        assert ring, f"nothing shows that {name} has the focus"
-        reached.append(name)
-        page.keyboard.press("Tab")
-    assert reached == [explorer.name_of(control) for control in controls]
+    assert_tab_reaches_every_control_in_turn(Explorer(page, place))
 
 
 # Every slider goes from end to end; where do the controls and the pictures stand meanwhile?
@@ -193,9 +145,8 @@ MOVED = """async () => {
 @pytest.mark.parametrize("width", [690, 358])  # of the book's column, on a desk and on a phone
 def test_no_control_and_no_picture_moves_while_a_slider_does(browser, address, width, name):
     size = {"width": width, "height": 900}
-    page = opened(browser, address.replace("page.html", f"{name}.html"), viewport=size)
-    assert page.evaluate(MOVED) == []
-    page.context.close()
+    with opened(browser, address.replace("page.html", f"{name}.html"), viewport=size) as page:
+        assert page.evaluate(MOVED) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -469,19 +420,17 @@ def test_where_many_names_have_no_room_some_are_shown_and_the_chosen_ones_always
     browser, address, width
 ):
     size = {"width": width, "height": 900}
-    page = opened(browser, address.replace("page.html", "large.html"), viewport=size)
-    explorer = Explorer(page, 0)
-    for target in (31, 0, 63):
-        explorer.box.locator("input[name=target]").fill(str(target))
-        next_frames(page)
-        rows = explorer.box.locator("svg text[x]:visible").all_text_contents()
-        columns = explorer.box.locator("svg text[transform]:visible").all_text_contents()
-        assert f"w{target}" in rows and "w6" in columns
-        assert 18 <= len(rows) <= 26 and 18 <= len(columns) <= 26
-    boxes = explorer.box.locator("svg text[x]:visible").evaluate_all(
-        "(all) => all.map((it) => it.getBoundingClientRect()).map(({top, bottom}) => [top, bottom])"
-    )
-    assert all(below[0] - above[0] >= 6 for above, below in pairwise(boxes))
-    assert overflowing(page) == []
-    assert (page.account.complaints, page.account.foreign) == ([], [])
-    page.context.close()
+    with opened(browser, address.replace("page.html", "large.html"), viewport=size) as page:
+        explorer = Explorer(page, 0)
+        for target in (31, 0, 63):
+            explorer.box.locator("input[name=target]").fill(str(target))
+            next_frames(page)
+            rows = explorer.box.locator("svg text[x]:visible").all_text_contents()
+            columns = explorer.box.locator("svg text[transform]:visible").all_text_contents()
+            assert f"w{target}" in rows and "w6" in columns
+            assert 18 <= len(rows) <= 26 and 18 <= len(columns) <= 26
+        boxes = explorer.box.locator("svg text[x]:visible").evaluate_all(
+            "(all) => all.map((x) => x.getBoundingClientRect()).map((b) => [b.top, b.bottom])"
+        )
+        assert all(below[0] - above[0] >= 6 for above, below in pairwise(boxes))
+        assert overflowing(page) == []

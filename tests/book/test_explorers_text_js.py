@@ -3,19 +3,18 @@
 import base64
 import json
 import random
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import regex
 from controls import OTHER_WORD, Explorer, assert_the_address_brings_all_back, next_frames
+from explorer_pages import opened, served_pages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pages import chromium, keep_account, overflowing, served, violations
+from pages import chromium, overflowing, violations
 
 from attnlib import data
 from attnlib.explore import explore
@@ -313,35 +312,19 @@ def test_a_saved_value_that_cannot_be_chosen_falls_back_to_the_first_state(javas
 
 # ---- in a browser -------------------------------------------------------------------------
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = "The sea,\tthe sea!\nNaïve: €5 — ก็ 👩‍👧 " + data.declaration("ar")[:200]
 
 
 @pytest.fixture(scope="module")
 def address(assets, trained, tmp_path_factory) -> Iterator[str]:
     """A page with both explorers and the book's own script and style."""
-    folder = tmp_path_factory.mktemp("page")
     table = np.random.default_rng(0).normal(size=(40, 12)) * 0.7 ** np.arange(12)
     words = ["king", "queen", *(f"word{i}" for i in range(38))]
     explorers = [
         explore("tokens", text=TEXT, merges=trained.merges, n_merges=150),
         explore("neighbours", words=words, vectors=table, width=5),
     ]
-    for name in ("book.css", "book.js"):
-        shutil.copy(ROOT / "book/assets" / name, folder)
-    page = folder / "page.html"
-    page.write_text(
-        '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Explorers</title>'
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="book.css">'
-        '<script defer src="book.js"></script>'
-        "<style>:root {--pst-color-background: #fff; --pst-color-text-base: #222}"
-        "html[data-theme=dark] {--pst-color-background: #14181e; --pst-color-text-base: #ced6dd;"
-        "--pst-color-text-muted: #9ca4af; background: #14181e; color: #ced6dd}</style>"
-        f"<main><h1>Explorers</h1>{''.join(each._html() for each in explorers)}</main>",
-        encoding="utf-8",
-    )
-    with served(folder) as at:
+    with served_pages(tmp_path_factory.mktemp("page"), {"page": explorers}) as at:
         yield f"{at}/page.html"
 
 
@@ -353,14 +336,8 @@ def browser():
 
 @pytest.fixture
 def page(browser, address):
-    context = browser.new_context(viewport={"width": 1000, "height": 900})
-    page = context.new_page()
-    account = keep_account(page, ROOT / "book/assets")
-    page.goto(address)
-    page.wait_for_selector(".attn-box.attn-neighbours")
-    yield page
-    assert (account.complaints, account.foreign) == ([], [])
-    context.close()
+    with opened(browser, address) as page:
+        yield page
 
 
 def tokens_shown(explorer: Explorer) -> list[str]:
