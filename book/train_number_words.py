@@ -11,7 +11,6 @@ with the same seed comes within 1e-3 of its losses on machines of the same kind.
 """
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from attnlib.number_words import batches, exact_match, token_accuracy, translati
 from attnlib.pretrained import read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.training import train
+from losses import loss_differences
 
 TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/number-words.safetensors"
 
@@ -41,7 +41,6 @@ PLAN = {
     "weight_decay": 0.01,
 }
 WANTED_EXACT_MATCH = 0.995
-LOSS_TOLERANCE = 1e-3
 
 
 def trained(say: Callable[[str], None]) -> tuple[EncoderDecoder, dict]:
@@ -96,13 +95,9 @@ def trained(say: Callable[[str], None]) -> tuple[EncoderDecoder, dict]:
 
 def differences(found: dict, recorded: dict) -> list[str]:
     """One sentence for each thing that is not as recorded."""
-    wrong = []
-    apart = [abs(a - b) for a, b in zip(found["losses"], recorded["losses"], strict=False)]
-    largest = next((x for x in apart if not math.isfinite(x)), max(apart))
+    wrong = loss_differences(found["losses"], recorded["losses"])
     if len(found["losses"]) != len(recorded["losses"]):
         wrong.append(f"{len(found['losses'])} steps, on record are {len(recorded['losses'])}")
-    if not largest <= LOSS_TOLERANCE:
-        wrong.append(f"a loss differs by {largest:.2g} from that on record")
     if found["exact_match"] < WANTED_EXACT_MATCH:
         wrong.append(f"only {found['exact_match']:.1%} of the held-out numbers are right")
     return wrong

@@ -5,11 +5,16 @@
                                                  another than that on record
     python book/train_shakespeare.py --check --full    repeat all steps
     python book/train_shakespeare.py --measure   write the stored weights' bits per byte anew
+    python book/train_shakespeare.py --leave-out twelfth-night
+                                                 train on the other training plays and measure that
+                                                 one; write nothing
 
 The training takes less than 15 minutes on two cores; measuring as it goes takes two more. The last
-twentieth of each training play is not trained on. In short runs a vocabulary of 1,024 tokens did
-better than one of 512 on ends of those plays that were not read; all other settings were set
-beforehand. The two held-out plays had no part in that: they are measured only.
+twentieth of each training play is not trained on. Settings were chosen by leaving out "Twelfth
+Night": there a weight decay of 1 did better than 0.1, and 1,800 steps with a dropout of 0.15 took
+2.292 bits per byte, 2,000 with 0.25 took 2.298. The vocabulary was chosen, of 512 and 1,024, by
+short runs on the ends of plays. An earlier model had been measured on the two held-out plays, too,
+which led to this search; what was chosen depends on training plays only.
 
 Sums are added in an order that depends on the number of threads, so there are always two. Versions
 of torch and kinds of processors still differ, so the bytes are those of one machine; the same
@@ -17,7 +22,7 @@ script with the same seed comes within 1e-3 of its losses on machines of the sam
 """
 
 import argparse
-import math
+import multiprocessing
 import resource
 import sys
 import time
@@ -36,6 +41,7 @@ from attnlib.pretrained import load_pretrained, read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.training import cross_entropy, shifted, train
+from losses import loss_differences
 
 TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/shakespeare.safetensors"
 TOKENIZER = "shakespeare-tokenizer.json"
@@ -45,23 +51,29 @@ N_THREADS = 2
 VALIDATION_SHARE = 0.05
 BATCH, DROPOUT = 8, 0.15
 PLAN = {
-    "n_steps": 2_500,
+    "n_steps": 1_800,
     "peak_rate": 3e-3,
     "n_warm_up": 100,
     "floor": 0.02,
-    "weight_decay": 0.1,
+    "weight_decay": 1.0,
     "betas": (0.9, 0.95),
     "clip": 1.0,
 }
-EVALUATED = (50, 100, 150, 250, 375, 500, *range(750, PLAN["n_steps"] + 1, 250))
+EVALUATED = (50, 100, 150, 250, 375, 500, *range(700, PLAN["n_steps"] + 1, 200), PLAN["n_steps"])
 N_CHECKED = 100
-LOSS_TOLERANCE = 1e-3
 
 
-def parts() -> tuple[str, str]:
-    """What is trained on, and the last twentieth of each training play, cut at a blank line."""
+def parts(left_out: str | None = None) -> tuple[str, str]:
+    """What is trained on, and the last twentieth of each training play, cut at a blank line.
+
+    With a play left out, that whole play is the second text, and all of the others is the first.
+    """
     first, last = [], []
-    for play in plays("train").values():
+    texts = dict(plays("train"))
+    if left_out is not None:
+        play = texts.pop(left_out)
+        return "\n".join(texts.values()), play
+    for play in texts.values():
         cut = play.index("\n\n", int(len(play) * (1 - VALIDATION_SHARE)))
         first.append(play[:cut])
         last.append(play[cut:])
@@ -87,7 +99,7 @@ def measured(model: LanguageModel, tokenizer: BytePairTokenizer, text: str, **ho
 
 
 def trained(
-    say: Callable[[str], None], *, n_checked: int | None = None
+    say: Callable[[str], None], *, n_checked: int | None = None, left_out: str | None = None
 ) -> tuple[LanguageModel, BytePairTokenizer, dict]:
     """The model, its tokenizer, and what its record says.
 
@@ -95,14 +107,19 @@ def trained(
         say: Where to write what happens.
         n_checked: After so many steps to end, of which only the losses are wanted. None makes all
             steps, with evaluations, for a model that is to be kept.
+        left_out: A training play that is not read, by the tokenizer neither, and measured instead
+            of all else: how settings are compared.
 
     Returns:
         In the record, "seconds" are by the wall without evaluations, "cpu_seconds" those of all
         processors together with them.
     """
-    sizes, training_text = TRAINED["shakespeare"], shakespeare("train")
-    tokenizer = BytePairTokenizer.train(training_text, sizes.vocabulary, progress=False)
-    fit, validation = parts()
+    sizes = TRAINED["shakespeare"]
+    fit, validation = parts(left_out)
+    texts, to_tokenize = {"validation": validation}, fit
+    if left_out is None:
+        texts["held_out"], to_tokenize = shakespeare("held-out"), shakespeare("train")
+    tokenizer = BytePairTokenizer.train(to_tokenize, sizes.vocabulary, progress=False)
     ids = torch.tensor(tokenizer.encode(fit))
     generator = torch.Generator().manual_seed(SEED)
     model = LanguageModel(sizes, pairing="half", dropout=DROPOUT)
@@ -117,18 +134,14 @@ def trained(
             raise StopTraining
         if step in EVALUATED and n_checked is None:
             begun = time.perf_counter()
-            curve.append(
-                {
-                    "step": step,
-                    "validation": measured(model, tokenizer, validation, stride=sizes.context),
-                    "held_out": measured(
-                        model, tokenizer, shakespeare("held-out"), stride=sizes.context
-                    ),
-                }
-            )
+            found = {
+                name: measured(model, tokenizer, text, stride=sizes.context)
+                for name, text in texts.items()
+            }
+            curve.append({"step": step, **found})
             evaluation_seconds.append(time.perf_counter() - begun)
-            found = f"{curve[-1]['validation']:.4f} and {curve[-1]['held_out']:.4f}"
-            say(f"step {step:,}: loss {loss:.4f} nats; {found} bits per byte, {time.ctime()}")
+            bits = ", ".join(f"{name} {x:.4f}" for name, x in found.items())
+            say(f"step {step:,}: loss {loss:.4f} nats; bits per byte: {bits}; {time.ctime()}")
 
     batches = windows(ids, sizes.context + 1, BATCH, generator)
     started = time.process_time()
@@ -172,6 +185,24 @@ def peak_memory_bytes() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def memory_of_a_batch_bytes() -> int:
+    """By how much a process grows that has made a step with one row and then meets a batch."""
+    sizes = TRAINED["shakespeare"]
+    model = LanguageModel(sizes, pairing="half", dropout=DROPOUT)
+    plan = PLAN | {"n_steps": 1, "n_warm_up": 0}
+    held = []
+    for n_rows in (1, BATCH):
+        batch = torch.zeros(n_rows, sizes.context + 1, dtype=torch.int64)
+        train(model, next_token_loss, [batch], **plan, progress=False)
+        held.append(peak_memory_bytes())
+    return held[1] - held[0]
+
+
+def in_a_new_process(measure: Callable[[], int]) -> int:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure)
+
+
 def round_to_half(model: nn.Module) -> None:
     """Round the weights as they are stored, and go on in single precision."""
     with torch.no_grad():
@@ -193,15 +224,6 @@ def results(model: LanguageModel, tokenizer: BytePairTokenizer) -> dict:
     }
 
 
-def differences(losses: list[float], recorded: list[float]) -> list[str]:
-    """What is not as recorded, in words."""
-    apart = [abs(a - b) for a, b in zip(losses, recorded, strict=False)]
-    largest = next((x for x in apart if not math.isfinite(x)), max(apart))
-    if not largest <= LOSS_TOLERANCE:
-        return [f"a loss differs by {largest:.2g} from that on record"]
-    return []
-
-
 def main(arguments: list[str] | None = None) -> int:
     summary, _, usage = __doc__.partition("\n\n")
     parser = argparse.ArgumentParser(
@@ -210,6 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     parser.add_argument("--full", action="store_true", help="compare the losses of all steps")
     parser.add_argument("--measure", action="store_true", help="measure the stored weights anew")
+    parser.add_argument("--leave-out", choices=sorted(plays("train")), metavar="PLAY")
     parser.add_argument("--to", type=Path, default=TARGET, metavar="FILE", help="[%(default)s]")
     options = parser.parse_args(arguments)
     torch.set_num_threads(N_THREADS)
@@ -217,11 +240,17 @@ def main(arguments: list[str] | None = None) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
+    if options.leave_out is not None:
+        model, tokenizer, _ = trained(say, left_out=options.leave_out)
+        bits = measured(model, tokenizer, plays("train")[options.leave_out])
+        say(f"{options.leave_out}: {bits:.4f} bits per byte")
+        return 0
+
     if options.check:
         recorded = read_record(options.to)["training"]["losses"]
         n_checked = PLAN["n_steps"] if options.full else N_CHECKED
         _, tokenizer, about = trained(say, n_checked=n_checked)
-        wrong = differences(about["losses"], recorded)
+        wrong = loss_differences(about["losses"], recorded)
         if tokenizer.merges != BytePairTokenizer.load(options.to.with_name(TOKENIZER)).merges:
             wrong.append("the tokenizer is not the one on record")
         print("\n".join(wrong) or f"{len(about['losses']):,} losses as on record", flush=True)
@@ -235,6 +264,7 @@ def main(arguments: list[str] | None = None) -> int:
         about["held_out_fp32"] = round(measured(model, tokenizer, shakespeare("held-out")), 5)
         round_to_half(model)
     about |= results(model, tokenizer)
+    about["memory_of_a_batch_bytes"] = in_a_new_process(memory_of_a_batch_bytes)
     say(
         f"{about['seconds']} s and {about['evaluation_seconds']} s of evaluations; bits per byte "
         f"of the held-out plays: {about['held_out']}, by counting {about['n_grams']}"

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book"))
 
 import train_shakespeare  # noqa: E402
+from losses import loss_differences  # noqa: E402
 
 RECORD = training_record("shakespeare")
 SIZES = TRAINED["shakespeare"]
@@ -44,6 +45,13 @@ def test_the_last_twentieth_of_each_training_play_is_left_out_and_nothing_is_los
     assert len(fit) + n_rest == len(shakespeare("train"))
     assert len(validation) == n_rest + len(plays("train")) - 1
     assert 0.04 < n_rest / len(shakespeare("train")) <= 0.05
+
+
+def test_settings_are_compared_on_a_training_play_that_is_then_not_read():
+    fit, left_out = train_shakespeare.parts("twelfth-night")
+    others = dict(plays("train"))
+    assert left_out == others.pop("twelfth-night")
+    assert fit == "\n".join(others.values())
 
 
 def test_no_held_out_play_is_trained_on():
@@ -105,10 +113,10 @@ def test_the_first_losses_come_again():
 
 def test_a_loss_that_is_not_on_record_is_told():
     same, other = RECORD["losses"][:5], [*RECORD["losses"][:4], RECORD["losses"][4] + 2e-3]
-    assert train_shakespeare.differences(same, RECORD["losses"]) == []
-    (said,) = train_shakespeare.differences(other, RECORD["losses"])
+    assert loss_differences(same, RECORD["losses"]) == []
+    (said,) = loss_differences(other, RECORD["losses"])
     assert said == "a loss differs by 0.002 from that on record"
-    (said,) = train_shakespeare.differences([math.nan], RECORD["losses"])
+    (said,) = loss_differences([math.nan], RECORD["losses"])
     assert "nan" in said
 
 
@@ -129,7 +137,7 @@ def test_the_tokenizer_has_as_many_tokens_as_the_model_and_gives_every_text_back
 
 def test_it_predicts_plays_that_it_never_saw_better_than_counting_at_any_order():
     best = min(RECORD["n_grams"].values())
-    assert RECORD["held_out"] < best - 0.01
+    assert RECORD["held_out"] < best - 0.1
     assert RECORD["validation"] < RECORD["held_out"]  # it has read the rest of those plays
     # the beginning of the Comedy, where both have the same bytes to predict
     ours = load_pretrained("shakespeare")
@@ -143,6 +151,10 @@ def test_counting_is_on_record_as_it_is():
         model = NGramModel.train(shakespeare("train"), order)
         bits = model.bits_per_byte(shakespeare("held-out"))
         assert RECORD["n_grams"][str(order)] == pytest.approx(bits, rel=0, abs=1e-5)
+
+
+def test_a_batch_needs_more_memory_than_one_row_and_less_than_the_whole_process():
+    assert 0 < RECORD["memory_of_a_batch_bytes"] < RECORD["peak_memory_bytes"]
 
 
 def test_rounding_the_weights_costs_less_than_a_thousandth_of_a_bit():

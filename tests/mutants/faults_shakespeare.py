@@ -50,9 +50,9 @@ FAULTS = (
     ),
     fault(
         "shakespeare: a loss that is no number counts as on record",
-        TRAIN,
+        "book/losses.py",
         T_MODEL,
-        ("if not largest <= LOSS_TOLERANCE:", "if largest > LOSS_TOLERANCE:"),
+        ("if largest <= TOLERANCE:", "if not largest > TOLERANCE:"),
     ),
     fault(
         "shakespeare: bits are per token",
