@@ -21,7 +21,7 @@ from attnlib.generation import generate
 from attnlib.models import EncoderDecoder
 from attnlib.require import at_least
 from attnlib.token_checks import check_text, list_of_ids
-from attnlib.token_rows import in_mode
+from attnlib.token_rows import in_mode, pad_right
 from attnlib.training import cross_entropy, shifted
 from attnlib.word_piece import word_piece
 
@@ -208,16 +208,9 @@ def as_batch(pairs: Sequence[Pair], tokenizer: NumberWordsTokenizer | None = Non
     tokenizer = NumberWordsTokenizer() if tokenizer is None else tokenizer
     english = [tokenizer.encode_english(text) for _, text, _ in pairs]
     german = [tokenizer.encode_german(text) for _, _, text in pairs]
-    return PairBatch(*_filled(english, tokenizer.pad), *_filled(german, tokenizer.pad))
-
-
-def _filled(
-    rows: Sequence[Sequence[int]], pad: int
-) -> tuple[Int[Tensor, "b t"], Bool[Tensor, "b t"]]:
-    """Rows of ids, filled up on the right, and where their tokens stand."""
-    longest = max(map(len, rows))
-    is_token = torch.tensor([[i < len(row) for i in range(longest)] for row in rows])
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows]), is_token
+    return PairBatch(
+        *pad_right(english, pad_id=tokenizer.pad), *pad_right(german, pad_id=tokenizer.pad)
+    )
 
 
 def batches(pairs: Sequence[Pair], size: int, generator: Generator) -> Iterator[PairBatch]:
@@ -310,7 +303,8 @@ def translate(model: EncoderDecoder, texts: Sequence[str]) -> list[str]:
     if not texts:
         return []
     tokenizer = NumberWordsTokenizer()
-    source = _filled([tokenizer.encode_english(text) for text in texts], tokenizer.pad)
+    english = [tokenizer.encode_english(text) for text in texts]
+    source = pad_right(english, pad_id=tokenizer.pad)
     return [tokenizer.decode(ids) for ids in _written(model, *source, tokenizer)]
 
 
@@ -350,7 +344,7 @@ class Alignment(NamedTuple):
     """What each head reads of the English words when it writes each German piece.
 
     `weights` has the axes (layer, head, t, s): the row of a piece is that of the target which asked
-    for it, one place before it stands itself. The last piece is [END].
+    for it, one place before it stands itself. The last piece is [END], unless it never came.
     """
 
     number: int
@@ -369,10 +363,11 @@ def alignments(model: EncoderDecoder, pairs: Sequence[Pair]) -> list[Alignment]:
     Raises:
         ValueError: If there are no pairs, or a text is no English number.
     """
-    batch = as_batch(pairs)
-    tokenizer = NumberWordsTokenizer()
+    pairs = list(pairs)
+    batch, tokenizer = as_batch(pairs), NumberWordsTokenizer()
     written = _written(model, batch.source, batch.is_source, tokenizer)
-    read, is_token = _filled([[tokenizer.begin, *ids[:-1]] for ids in written], tokenizer.pad)
+    so_far = [[tokenizer.begin, *ids[:-1]] for ids in written]
+    read, is_token = pad_right(so_far, pad_id=tokenizer.pad)
     with in_mode(model, False), torch.no_grad():
         weights = model.cross_attention_weights(
             batch.source, read, is_source=batch.is_source, is_token=is_token

@@ -1,12 +1,12 @@
-"""What a model is given to read: rows of token ids, filled up on the left to one length.
+"""What a model is given to read: rows of token ids, filled up to one length.
 
 Source   this book
 Chapter  chapters/language-models.md
 Axes     attnlib/axes.py
 
-A row is filled up on the left, so that the last place of every row holds its last token: the one
-after which the next is wanted. `is_token` says where tokens stand, and the models do not read the
-other places.
+What is to be continued is filled up on the left, so that the last place of every row holds its last
+token: the one after which the next is wanted. Pairs and texts that are only read are filled up on
+the right. `is_token` says where tokens stand, and the models do not read the other places.
 
     >>> tokens, is_token = pad_left([[5, 7, 2], [9]])
     >>> tokens
@@ -26,10 +26,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from attnlib.models import EncoderDecoder, LanguageModel
+from attnlib.require import integer
 from attnlib.tensor_checks import SIGNED, check_boolean, kind_of
 from attnlib.token_checks import list_of_ids
 
-__all__ = ["check_model", "in_mode", "pad_left", "rows_of"]
+__all__ = ["check_model", "in_mode", "pad_left", "pad_right", "rows_of"]
 
 
 def pad_left(
@@ -45,22 +46,55 @@ def pad_left(
         The ids, and where they stand.
 
     Raises:
-        TypeError: If a row is no sequence of whole numbers.
+        TypeError: If a row is no sequence of whole numbers, or `pad_id` none.
         ValueError: If there is no row or an empty one.
 
     Example:
         >>> pad_left([[1], [2, 3]], pad_id=9)[0].tolist()
         [[9, 1], [2, 3]]
     """
-    rows = [list_of_ids(row) for row in rows]
+    rows, t = _with_length(rows)
+    pad_id = integer("pad_id", pad_id)
+    tokens = torch.tensor([[pad_id] * (t - len(row)) + row for row in rows])
+    is_token = torch.arange(t) >= torch.tensor([[t - len(row)] for row in rows])
+    return tokens, is_token
+
+
+def pad_right(
+    rows: Sequence[Sequence[int]], *, pad_id: int = 0
+) -> tuple[Int[Tensor, "b t"], Bool[Tensor, "b t"]]:
+    """Put rows of ids into one tensor, each at its left end.
+
+    Args:
+        rows: At least one, each with at least one id.
+        pad_id: What stands behind the shorter rows; models do not read it.
+
+    Returns:
+        The ids, and where they stand.
+
+    Raises:
+        TypeError: If a row is no sequence of whole numbers, or `pad_id` none.
+        ValueError: If there is no row or an empty one.
+
+    Example:
+        >>> pad_right([[1], [2, 3]], pad_id=9)[0].tolist()
+        [[1, 9], [2, 3]]
+    """
+    rows, t = _with_length(rows)
+    pad_id = integer("pad_id", pad_id)
+    tokens = torch.tensor([row + [pad_id] * (t - len(row)) for row in rows])
+    is_token = torch.arange(t) < torch.tensor([[len(row)] for row in rows])
+    return tokens, is_token
+
+
+def _with_length(rows: Sequence[Sequence[int]]) -> tuple[list[list[int]], int]:
+    """The rows as lists, and the length of the longest."""
+    rows = [list_of_ids(row, "a row") for row in rows]
     if not rows or not all(rows):
         raise ValueError(
             f"rows must be at least 1, each with at least 1 token, got lengths {[*map(len, rows)]}"
         )
-    t = max(map(len, rows))
-    tokens = torch.tensor([[pad_id] * (t - len(row)) + row for row in rows])
-    is_token = torch.arange(t) >= torch.tensor([[t - len(row)] for row in rows])
-    return tokens, is_token
+    return rows, max(map(len, rows))
 
 
 def rows_of(name: str, tokens: Any, is_token: Any, vocabulary: int) -> list[list[int]]:
@@ -73,7 +107,7 @@ def rows_of(name: str, tokens: Any, is_token: Any, vocabulary: int) -> list[list
         vocabulary: v; ids are from 0 to v − 1.
 
     Raises:
-        TypeError: If the ids are no whole numbers or `is_token` is not boolean.
+        TypeError: If the ids are no signed integers or `is_token` is not boolean.
         ValueError: If the shapes differ, a row has no token, or an id is outside the vocabulary.
 
     Example:
@@ -84,9 +118,11 @@ def rows_of(name: str, tokens: Any, is_token: Any, vocabulary: int) -> list[list
     flags = f"is_{name.removesuffix('s')}"
     if isinstance(tokens, Tensor):
         if tokens.dtype not in SIGNED:
-            raise TypeError(f"{name} must be whole numbers, got {kind_of(tokens)}")
+            raise TypeError(f"{name} must be signed integers, got {kind_of(tokens)}")
         if tokens.ndim != 2:
             raise ValueError(f"{name} must be rows of ids, got shape {tuple(tokens.shape)}")
+        if tokens.is_meta:
+            raise ValueError(f"{name} must hold numbers, got a tensor on the meta device")
         if is_token is None:
             rows = tokens.tolist()
         else:
@@ -102,7 +138,7 @@ def rows_of(name: str, tokens: Any, is_token: Any, vocabulary: int) -> list[list
             raise ValueError(f"{flags} belongs to a tensor of padded rows, got {name} as a list")
         if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes | Set | Mapping):
             raise TypeError(f"{name} must be rows of ids, got {kind_of(tokens)}")
-        rows = [list_of_ids(row) for row in tokens]
+        rows = [list_of_ids(row, f"a row of {name}") for row in tokens]
     for i, row in enumerate(rows):
         if not row:
             raise ValueError(f"every row of {name} must have at least 1 token, got 0 in row {i}")
@@ -124,7 +160,7 @@ def check_model(model: Any, source: Any, is_source: Any) -> None:
 
     Raises:
         TypeError: If the model is another.
-        ValueError: If a source is missing or without use.
+        ValueError: If a source is missing or without use, or the weights are on the meta device.
 
     Example:
         >>> check_model(nn.Linear(2, 3), None, None)
@@ -140,6 +176,8 @@ def check_model(model: Any, source: Any, is_source: Any) -> None:
             raise ValueError("an EncoderDecoder must be given a source, got source=None")
     elif source is not None or is_source is not None:
         raise ValueError("source and is_source belong to an EncoderDecoder, got a LanguageModel")
+    if next(model.parameters()).is_meta:
+        raise ValueError("model must have its weights, got them on the meta device")
 
 
 @contextmanager
@@ -161,8 +199,8 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
         True
     """
     modes = [(module, module.training) for module in model.modules()]
-    model.train(training)
     try:
+        model.train(training)
         yield
     finally:
         for module, mode in modes:

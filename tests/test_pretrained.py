@@ -213,6 +213,27 @@ def test_a_package_of_that_name_without_files_is_said_to_have_none(published, mo
     assert not is_installed("small")
 
 
+@pytest.mark.parametrize("left", [None, "model.safetensors", "vocab.txt"])
+def test_what_is_left_of_a_removed_package_is_none(published, monkeypatch, tmp_path, left):
+    name = "what_is_left_of_a_model"
+    package = tmp_path / "site" / name
+    (package / "model").mkdir(parents=True)
+    if left is not None:
+        (published / left).rename(package / "model" / left)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setitem(SOURCES, "small", replace(SOURCES["small"], package=name))
+    assert not is_installed("small")
+    with pytest.raises(FileNotFoundError, match="are not on this machine"):
+        load_pretrained("small")
+
+
+def test_a_folder_may_be_a_link_and_have_any_name(published, tmp_path):
+    odd = published.rename(tmp_path / "zwei Wörter.ckpt")
+    (tmp_path / "a link").symlink_to(odd)
+    for path in (odd, tmp_path / "a link", tmp_path / "a link" / "model.safetensors"):
+        assert load_pretrained("small", path=path).encode("sea") == [2, 8, 3]
+
+
 # --- what is refused --------------------------------------------------------------------------
 
 
@@ -243,6 +264,22 @@ def test_a_kind_of_numbers_that_torch_does_not_have_is_refused(folder, kind, n_b
     path.write_bytes(struct.pack("<Q", len(packed)) + packed + bytes(n_bytes))
     # torch may have it one day
     refused(path, "of another kind|x not expected")
+
+
+@pytest.mark.parametrize("shape", [[0, 2**63 - 1, 2], [0, 2**64 - 1], [2**62, 2**62], [-1]])
+def test_a_shape_that_no_tensor_can_have_is_refused(folder, shape):
+    path = folder / "model.safetensors"
+    header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}
+    packed = json.dumps(header).encode("ascii")
+    path.write_bytes(struct.pack("<Q", len(packed)) + packed)
+    refused(path, "must be a whole safetensors file, got one that is damaged")
+
+
+@pytest.mark.parametrize("n_bytes", [99_999_999, 2**40, 2**64 - 1])
+def test_a_header_that_says_it_is_longer_than_the_file_is_refused(folder, n_bytes):
+    path = folder / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", n_bytes) + path.read_bytes()[8:])
+    refused(path, "must be a whole safetensors file, got one that is damaged")
 
 
 class _Program:

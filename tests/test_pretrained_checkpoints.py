@@ -19,6 +19,7 @@ from attnlib.sizes import TRAINED
 # A learned and a turned position, tied and untied, one stack and two: as the book's own models.
 HEADS = AttentionSizes(n_query_heads=6, n_kv_heads=2, head_dim=4, value_dim=4)
 TOKENIZER = BytePairTokenizer.train("to be or not to be", 260, special_tokens=["<|endoftext|>"])
+OTHER = BytePairTokenizer.train("banana banana", 260, special_tokens=["<|endoftext|>"])
 LANGUAGE = replace(
     TRAINED["shakespeare"],
     name="a small language model",
@@ -123,6 +124,16 @@ def test_a_training_that_goes_on_after_saving_does_not_change_the_file(tmp_path)
     assert load_checkpoint(path, LANGUAGE, sha256=sha256)
 
 
+def test_a_link_stays_and_what_it_names_is_written_and_one_to_itself_is_replaced(tmp_path):
+    path, link, loop = (tmp_path / f"{n}.safetensors" for n in ("small", "link", "loop"))
+    link.symlink_to(path)
+    loop.symlink_to(loop)
+    save_checkpoint(random(LanguageModel, LANGUAGE), link)
+    assert link.is_symlink() and not path.is_symlink()
+    save_checkpoint(random(LanguageModel, LANGUAGE), loop)
+    assert path.read_bytes() == loop.read_bytes()
+
+
 @pytest.mark.parametrize("breaks", ["weights", "record"])
 def test_what_breaks_off_leaves_the_old_files(tmp_path, monkeypatch, breaks):
     path, model = tmp_path / "small.safetensors", random(LanguageModel, LANGUAGE)
@@ -169,7 +180,11 @@ def own(tmp_path, monkeypatch):
     ):
         monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], sizes=sizes))
         save_checkpoint(random(kind, sizes), tmp_path / f"{name}.safetensors")
-    TOKENIZER.save(tmp_path / "shakespeare-tokenizer.json")
+    path = tmp_path / "shakespeare-tokenizer.json"
+    TOKENIZER.save(path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    known = replace(SOURCES["shakespeare"], tokenizer_sha256=sha256)
+    monkeypatch.setitem(SOURCES, "shakespeare", known)
     return tmp_path
 
 
@@ -222,9 +237,29 @@ def test_a_model_trained_anew_is_loaded_by_its_path(own, tmp_path, where):
     again = load_pretrained("shakespeare", path=folder / where)
     assert torch.equal(outputs(again.model), outputs(model))
     # its own tokenizer, if one stands beside it
-    other = BytePairTokenizer.train("ha ha", 257)
-    other.save(folder / "shakespeare-tokenizer.json")
-    assert load_pretrained("shakespeare", path=folder / where).tokenizer.merges == other.merges
+    OTHER.save(folder / "shakespeare-tokenizer.json")
+    assert load_pretrained("shakespeare", path=folder / where).tokenizer.merges == OTHER.merges
+
+
+def test_a_tokenizer_that_is_not_the_one_of_the_training_is_refused(own):
+    path = own / "shakespeare-tokenizer.json"
+    OTHER.save(path)
+    with pytest.raises(ValueError, match=r"tokenizer\.json must be the published file"):
+        load_pretrained("shakespeare")
+    assert load_pretrained("shakespeare", verify=False).tokenizer.merges == OTHER.merges
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"a file shakespeare-tokenizer\.json in"):
+        load_pretrained("shakespeare", verify=False)
+
+
+def test_a_tokenizer_of_another_number_of_tokens_is_refused(own, tmp_path):
+    folder = tmp_path / "anew"
+    folder.mkdir()
+    save_checkpoint(random(LanguageModel, LANGUAGE), folder / "shakespeare.safetensors")
+    BytePairTokenizer.train("ha ha", 257).save(folder / "shakespeare-tokenizer.json")
+    v = LANGUAGE.vocabulary
+    with pytest.raises(ValueError, match=rf"hold a tokenizer of v={v} tokens, got 257"):
+        load_pretrained("shakespeare", path=folder, verify=False)
 
 
 @pytest.mark.parametrize("name", ["shakespeare", "number-words"])

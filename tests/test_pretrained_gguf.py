@@ -230,6 +230,24 @@ def test_a_damaged_conversion_is_made_again(source, damage):
     assert {p.name for p in source.parent.iterdir()} == {source.name, kept.name}
 
 
+def test_training_on_does_not_change_the_conversion(source):
+    converted(source, SIZES)  # what is made is in memory; what is read below lies on the file
+    (kept,) = conversions(source.parent)
+    before = kept.read_bytes()
+    model = of_llama(source, converted(source, SIZES), SIZES)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert kept.read_bytes() == before
+
+
+def test_beside_the_file_that_a_link_names_is_its_conversion(source, tmp_path):
+    link = tmp_path / "a link.gguf"
+    link.symlink_to(source)
+    converted(link, SIZES)
+    assert conversions(tmp_path) == [] and len(conversions(source.parent)) == 1
+
+
 def test_a_conversion_of_another_source_is_not_taken_for_this_one(source):
     other = write_gguf(source.with_name("other.gguf"), weights(seed=1))
     converted(other, SIZES)
@@ -272,6 +290,13 @@ def test_where_nothing_can_be_kept_the_model_is_there_and_a_warning_says_so(
         found = converted(source, SIZES)
     assert torch.equal(found["model.norm.weight"], read_gguf(source, SIZES)["model.norm.weight"])
     assert conversions(source.parent) == []
+
+
+def test_where_a_folder_has_its_name_the_users_cache_folder_has_it(source, cache):
+    place = source.with_name(f"small.Q4_1.{sha256(source)[:16]}.safetensors")
+    place.mkdir()
+    converted(source, SIZES)
+    assert place.is_dir() and len(conversions(cache)) == 1
 
 
 def test_a_relative_cache_folder_is_passed_over(monkeypatch, tmp_path):
@@ -360,9 +385,28 @@ def test_queries_of_another_number_of_heads_are_refused(tmp_path, cache):
     tensors = weights() | {name: np.ones((H * D, M), np.float32)}
     path = write_gguf(tmp_path / "small.gguf", tensors)
     more = replace(SIZES.attention, n_query_heads=H + G)
-    with pytest.raises(ValueError, match=rf"h·d={(H + G) * D} rows, got {H * D}"):
+    with pytest.raises(ValueError, match=rf"h·d={(H + G) * D} rows, got shape \({H * D}, {M}\)"):
         converted(path, replace(SIZES, attention=more))
     assert conversions(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "part,shape",
+    [
+        ("embed_tokens", (V + 1, M)),
+        ("up_proj", (M, INNER)),
+        ("input_layernorm", (2 * M,)),
+        ("q_proj", (H * D,)),
+        ("k_proj", (G * D, 2 * M)),
+    ],
+)
+def test_tensors_of_another_shape_are_refused_before_anything_is_written(
+    tmp_path, cache, part, shape
+):
+    tensors = weights()
+    name = next(name for name in tensors if name.split(".")[-2] == part)
+    tensors[name] = np.ones(shape, np.float32)
+    refused(write_gguf(tmp_path / "small.gguf", tensors), f"{name} must be ")
 
 
 def test_a_missing_source_is_refused(tmp_path):

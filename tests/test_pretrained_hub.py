@@ -3,6 +3,7 @@
 A small server on this machine plays the Hub; nothing is asked of any other host.
 """
 
+import errno
 import hashlib
 import json
 import re
@@ -18,7 +19,7 @@ import torch
 from huggingface_hub import constants, file_download
 
 from attnlib import PUBLISHED, AttentionSizes, LanguageModel, load_pretrained
-from attnlib.pretrained import SOURCES, WEIGHTS, is_installed, sources
+from attnlib.pretrained import SOURCES, WEIGHTS, gguf_files, is_installed, sources
 from attnlib.pretrained.hub import already_fetched, fetch
 from attnlib.pretrained.names import llama_names
 
@@ -183,6 +184,45 @@ def test_a_file_of_another_hash_is_deleted_and_the_right_one_comes_the_next_time
     assert fetched(hub).read_bytes() == CONTENT
 
 
+def test_a_file_outside_of_the_cache_is_not_deleted_whatever_links_to_it(hub, cache, tmp_path):
+    mine = tmp_path / "mine.safetensors"
+    fetched(hub)
+    link = already_fetched(REPOSITORY, REVISION, NAME)
+    mine.write_bytes(b"trained further")
+    link.unlink()
+    link.symlink_to(mine)
+    assert fetched(hub).read_bytes() == CONTENT
+    assert mine.read_bytes() == b"trained further"
+
+
+def test_a_wrong_file_that_cannot_be_deleted_is_refused_and_not_asked_for_again(hub, monkeypatch):
+    path = fetched(hub)
+    path.write_bytes(CONTENT[:-1])
+    n_asked = len(hub.asked)
+
+    def unlink(self, missing_ok=False):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.unlink", unlink)
+        with pytest.raises(ValueError, match=r"SHA-256.*could not be deleted \(.*Permission"):
+            fetched(hub)
+    assert path.read_bytes() == CONTENT[:-1] and len(hub.asked) == n_asked
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_disk_that_takes_nothing_is_not_called_a_missing_network(hub, monkeypatch, number):
+    def http_get(*_, **__):
+        raise OSError(number, "it is full")
+
+    monkeypatch.setattr(file_download, "http_get", http_get)
+    with pytest.raises(
+        OSError, match=r"a\.safetensors of .* could not be kept in .*it is full"
+    ) as e:
+        fetched(hub)
+    assert e.value.errno == number and not isinstance(e.value, ConnectionError)
+
+
 def test_without_the_library_the_error_says_what_to_install(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="pip install huggingface-hub"):
@@ -255,5 +295,27 @@ def test_what_was_fetched_and_damaged_since_is_refused_and_fetched_anew(hub, pub
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValueError, match="must be the published file, with SHA-256"):
         load_pretrained("smollm2-135m")
+    ours = load_pretrained("smollm2-135m", download=True).model
+    assert torch.equal(ours.decoder.end_norm.weight, published.decoder.end_norm.weight)
+
+
+@pytest.fixture
+def damaged(published, tmp_path):
+    """A conversion in the user's cache folder, of another source."""
+    source = SOURCES["smollm2-135m"]
+    name = f"{source.gguf.removesuffix('.gguf')}.{source.sha256[source.gguf][:16]}.safetensors"
+    path = tmp_path / "cache" / "attnlib" / name
+    path.parent.mkdir(parents=True)
+    safetensors.torch.save_file({"x": torch.ones(2)}, path)
+    assert gguf_files.kept_for_user(source.gguf, source.sha256[source.gguf]) == path
+    return path
+
+
+def test_a_damaged_conversion_without_its_source_is_named_and_what_helps_is_said(damaged):
+    with pytest.raises(FileNotFoundError, match=rf"{damaged.name} must be .*download=True"):
+        load_pretrained("smollm2-135m")
+
+
+def test_a_damaged_conversion_does_not_stand_in_the_way_of_the_hubs_file(damaged, published):
     ours = load_pretrained("smollm2-135m", download=True).model
     assert torch.equal(ours.decoder.end_norm.weight, published.decoder.end_norm.weight)

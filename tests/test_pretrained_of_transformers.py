@@ -16,8 +16,8 @@ from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from attnlib import PUBLISHED, AttentionSizes, load_pretrained
 from attnlib.generation import generate
-from attnlib.pretrained import SOURCES, folder_of, is_installed, load_llama
-from attnlib.pretrained.gguf_files import converted, read_gguf
+from attnlib.pretrained import SOURCES, WEIGHTS, folder_of, is_installed, load_llama
+from attnlib.pretrained.gguf_files import conversion_of, converted, kept_for_user, read_gguf
 from attnlib.pretrained.names import gguf_names, llama_names
 
 # Q4_1 packs 32 weights of a row, so the widths are such multiples; transformers wants m = h·d.
@@ -183,10 +183,22 @@ def smollm2(request):
     return pretrained
 
 
+def tensors_of_smollm2():
+    """Those of the file that was loaded: the package's, its conversion, or the Hub's."""
+    folder, source = folder_of("smollm2-135m"), SOURCES["smollm2-135m"]
+    gguf_file, sha256 = folder / source.gguf, source.sha256[source.gguf]
+    if gguf_file.is_file():
+        return converted(gguf_file, SMOL)
+    kept = kept_for_user(source.gguf, sha256)
+    if kept is not None and kept.parent == folder:
+        return conversion_of(sha256, kept)
+    tensors = safetensors.torch.load_file(folder / WEIGHTS)
+    return {name: tensor.float() for name, tensor in tensors.items()}
+
+
 @pytest.fixture(scope="module")
 def real_llama(smollm2):
-    source = SOURCES["smollm2-135m"]
-    tensors = converted(folder_of("smollm2-135m") / source.gguf, SMOL)
+    tensors = tensors_of_smollm2()
     with torch.device("meta"):
         model = llama(SMOL)
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]

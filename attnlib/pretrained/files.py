@@ -99,7 +99,8 @@ def written_whole(path: Path) -> Iterator[Path]:
         ...     before, os.listdir(folder)
         (False, ['a.txt'])
     """
-    path = path.resolve()  # what a link names is written, and the link stays
+    # what a link names is written, and the link stays; one that names itself is replaced
+    path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise ValueError(f"path must be that of a file, but {path} is a folder or a device")
     if not path.parent.is_dir():

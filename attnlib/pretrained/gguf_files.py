@@ -5,9 +5,10 @@ Chapter  chapters/language-models.md
 Axes     attnlib/axes.py
 
 The numbers of a GGUF are packed: in its type Q4_1, 32 weights of a row share a step a and a least
-value b, both in float16, and each weight is a·q + b with q from 0 to 15. That is exact in float32
-(11 bits times 4, and one sum) but neither in float16 nor in bfloat16, so the conversion has four
-bytes a weight. It is a safetensors file with the names that transformers gives.
+value b, both in float16, and each weight is a·q + b with q from 0 to 15. In float32 the product is
+exact (11 bits times 4) and the sum is rounded at most once; float16 and bfloat16 would round both.
+So the conversion has four bytes a weight. It is a safetensors file with the names that transformers
+gives.
 
 llama.cpp turns neighbouring coordinates of queries and keys against each other, transformers those
 that are half a head apart; so the rows of both stand in another order, which is undone here.
@@ -21,7 +22,14 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from attnlib.pretrained.files import cache_folder, require_hash, sha256_of, written_whole
+from attnlib.pretrained.build import of_llama
+from attnlib.pretrained.files import (
+    cache_folder,
+    require_file,
+    require_hash,
+    sha256_of,
+    written_whole,
+)
 from attnlib.pretrained.names import gguf_names
 from attnlib.pretrained.tensors import digest, library, mapped
 from attnlib.sizes import ModelSizes
@@ -35,7 +43,8 @@ def converted(path: Path, sizes: ModelSizes, *, sha256: str | None = None) -> di
     """The tensors of a GGUF in float32, from its conversion, which is made where there is none.
 
     The conversion stands beside the source, or in the user's cache folder where nothing can be
-    written there. It appears whole or not at all, and one that was damaged is made again.
+    written there. It appears whole or not at all, and one that was damaged is made again. Of a file
+    that does not hold this model nothing is written.
 
     Args:
         path: The GGUF.
@@ -57,9 +66,10 @@ def converted(path: Path, sizes: ModelSizes, *, sha256: str | None = None) -> di
     for place in _places(path, found):
         try:
             return conversion_of(found, place)
-        except (FileNotFoundError, PermissionError, ValueError):
+        except (OSError, ValueError):
             continue  # it is made anew below, and takes the place of a damaged one
     tensors = read_gguf(path, sizes)
+    of_llama(path, tensors, sizes)  # refuses other shapes before half a gigabyte of them is kept
     _keep(tensors, path, found)
     return tensors
 
@@ -79,7 +89,9 @@ def conversion_of(sha256: str, place: Path) -> dict[str, Tensor]:
     if (notes.get("format"), notes.get("source_sha256")) != (_FORMAT, sha256):
         raise ValueError(f"{place} must be the conversion of a GGUF of SHA-256 {sha256}")
     if notes.get("tensors_sha256") != digest(tensors):
-        raise ValueError(f"{place} must hold the numbers that were written, got damaged ones")
+        raise ValueError(
+            f"{place} must hold the numbers that were written, got damaged ones: delete it"
+        )
     return tensors
 
 
@@ -106,8 +118,10 @@ def read_gguf(path: Path, sizes: ModelSizes) -> dict[str, Tensor]:
 
     Raises:
         ImportError: If the library gguf is missing.
+        FileNotFoundError: If there is no such file.
         ValueError: If the file is damaged, no GGUF, or holds another model.
     """
+    require_file(path)
     try:
         import gguf
     except ImportError:
@@ -139,11 +153,11 @@ def read_gguf(path: Path, sizes: ModelSizes) -> dict[str, Tensor]:
             numbers = gguf.dequantize(packed[theirs].data, packed[theirs].tensor_type)
         except (NotImplementedError, ValueError) as error:
             raise ValueError(f"{theirs} of {path} cannot be unpacked: {error}") from None
-        tensors[ours] = _in_halves(ours, torch.tensor(numbers, dtype=torch.float32), sizes)
+        tensors[ours] = _in_halves(path, ours, torch.tensor(numbers, dtype=torch.float32), sizes)
     return tensors
 
 
-def _in_halves(name: str, weight: Tensor, sizes: ModelSizes) -> Tensor:
+def _in_halves(path: Path, name: str, weight: Tensor, sizes: ModelSizes) -> Tensor:
     """Coordinate i of a head turns against i + d/2, as it was before llama.cpp reordered them."""
     heads = {
         "q_proj": sizes.attention.n_query_heads,
@@ -152,8 +166,11 @@ def _in_halves(name: str, weight: Tensor, sizes: ModelSizes) -> Tensor:
     if heads is None:
         return weight
     d = sizes.attention.head_dim
-    if weight.shape[0] != heads * d:
-        raise ValueError(f"{name} must have h·d={heads * d} rows, got {weight.shape[0]}")
+    if weight.ndim != 2 or weight.shape[0] != heads * d:
+        raise ValueError(
+            f"{name} must be a matrix of h·d={heads * d} rows, got shape {tuple(weight.shape)} in "
+            f"{path}"
+        )
     return rearrange(weight, "(h pair side) m -> (h side pair) m", h=heads, side=2).contiguous()
 
 
@@ -180,8 +197,8 @@ def _keep(tensors: dict[str, Tensor], path: Path, sha256: str) -> None:
                 library().torch.save_file(tensors, beside, metadata=notes)
                 shutil.copymode(path, beside)  # who may read the source may read this
             return
-        # the library has its own error for a full disk
-        except (OSError, library().SafetensorError) as error:
+        # the library has its own error for a full disk; a ValueError says that a folder is there
+        except (OSError, ValueError, library().SafetensorError) as error:
             reasons.append(str(error))
     warnings.warn(
         f"the conversion could be kept neither at {places[0]} ({reasons[0]}) nor at {places[1]} "

@@ -8,13 +8,15 @@ Nothing is fetched unless somebody asks for it. The library goes on where a conn
 a bar, writes beside and renames; the files stand in its own cache, where other programs find them.
 """
 
-import hashlib
+import errno
 from importlib.util import find_spec
 from pathlib import Path
 
-from attnlib.pretrained.files import read, require_hash
+from attnlib.pretrained.files import require_hash, sha256_of
 
 __all__ = ["already_fetched", "fetch"]
+
+_OF_THIS_MACHINE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 def already_fetched(repository: str, revision: str, name: str) -> Path | None:
@@ -42,12 +44,14 @@ def fetch(
         repository: Its owner and name.
         revision: The commit, so that nobody can change what comes.
         name: The file's.
-        sha256: What its hash must be, in hexadecimal. A file of another hash is deleted.
+        sha256: What its hash must be, in hexadecimal. A file of another hash is deleted from the
+            library's cache, and nothing outside of the cache is.
         endpoint: Where the Hub is; None means where the library huggingface_hub looks for it.
 
     Raises:
         ImportError: If the library huggingface_hub is missing.
         ConnectionError: If the file did not come whole.
+        OSError: If this machine cannot keep it: no permission, no space.
         ValueError: If it has another hash.
     """
     try:
@@ -65,19 +69,42 @@ def fetch(
         )
     # the library raises errors of its own, of its client for HTTP, and of the system
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_THIS_MACHINE:
+            raise OSError(
+                error.errno,
+                f"{name} of {repository} could not be kept in {_cache()}: {error.strerror}",
+            ) from error
         raise ConnectionError(
             f"{name} of {repository} did not come whole from the Hugging Face Hub, and nothing of "
             f"it was kept. Is there a network? ({type(error).__name__}: {error})"
         ) from error
     path = Path(found)
-    content = read(path)
     try:
-        require_hash(path, hashlib.sha256(content).hexdigest(), sha256, len(content))
-    except ValueError:
+        require_hash(path, sha256_of(path), sha256, path.stat().st_size)
+    except ValueError as error:
         # a wrong file that stayed would be found in place of the right one for ever
-        path.resolve().unlink(missing_ok=True)
-        path.unlink(missing_ok=True)
+        try:
+            _delete(path)
+        except OSError as reason:
+            raise ValueError(f"{error}: it could not be deleted ({reason})") from None
         if was_there:  # damaged since; what comes now is new
             return fetch(repository, revision, name, sha256=sha256, endpoint=endpoint)
         raise
     return path
+
+
+def _cache() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def _delete(path: Path) -> None:
+    """Take a file out of the cache, where its name is a link to its content.
+
+    Somebody may have put a link there to a file of their own, which is not ours to delete.
+    """
+    content = path.resolve()
+    path.unlink(missing_ok=True)
+    if content.is_relative_to(_cache().resolve()):
+        content.unlink(missing_ok=True)

@@ -19,11 +19,19 @@ WEIGHTS, VOCABULARY = "model.safetensors", "vocab.txt"
 
 @dataclass(frozen=True, kw_only=True)
 class OwnSource:
-    """A checkpoint of this book, which stands in the package; its record has its hash."""
+    """A checkpoint of this book, which stands in the package; its record has its hash.
+
+    Args:
+        sizes: Of the model.
+        source: Whose model it is.
+        licence: Of the weights.
+        tokenizer_sha256: The hash of the tokenizer's file, if it has one.
+    """
 
     sizes: ModelSizes
     source: str
     licence: str
+    tokenizer_sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +65,18 @@ class Source:
     gguf: str | None = None
 
     def installed(self) -> Path | None:
-        """The folder of the files in their package; None if it is not there."""
+        """The folder of the files in their package; None if they are not there.
+
+        A folder that only has the package's name, as one does that was left when the package was
+        removed, has none of them.
+        """
         spec = find_spec(self.package)
-        if spec is None or not spec.submodule_search_locations:
-            return None
-        return Path(spec.submodule_search_locations[0]) / self.folder
+        places = [] if spec is None else spec.submodule_search_locations or []
+        names = self.files if self.gguf is None else (self.gguf,)
+        for folder in (Path(place, self.folder) for place in places):
+            if all((folder / name).is_file() for name in names):
+                return folder
+        return None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -122,7 +137,11 @@ SOURCES: dict[str, Source | OwnSource] = {
         n_bytes_of_package=92_871_040,
         gguf="SmolLM2-135M-Instruct.Q4_1.gguf",
     ),
-    "shakespeare": OwnSource(sizes=TRAINED["shakespeare"], **_OWN),
+    "shakespeare": OwnSource(
+        sizes=TRAINED["shakespeare"],
+        tokenizer_sha256="ef2aff85bc7aa56fb99ef888d71605661cfa5e7fe81d3b30017ea3e25ae875d2",
+        **_OWN,
+    ),
     "number-words": OwnSource(sizes=TRAINED["number-words"], **_OWN),
 }
 

@@ -18,6 +18,10 @@ from attnlib.pretrained.files import read, require_file
 
 __all__ = ["digest", "fitted", "library", "mapped", "read_tensors"]
 
+# The library passes what torch cannot hold: a kind of numbers (KeyError), an empty tensor that is
+# longer than 63 bits can say along another axis (RuntimeError, TypeError).
+_REFUSED_BY_TORCH = (KeyError, RuntimeError, TypeError)
+
 
 def library():
     """The library safetensors, loaded when it is used.
@@ -51,15 +55,15 @@ def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
     content = read(path, sha256)
     try:
         return safetensors.torch.load(content)
-    # a KeyError names a kind of numbers that torch does not have
-    except (safetensors.SafetensorError, KeyError) as error:
+    except (*_REFUSED_BY_TORCH, safetensors.SafetensorError) as error:
         raise _damaged(path, error) from None
 
 
 def mapped(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file, read from it as they are used, and its notes.
 
-    This is for files that this package alone writes, and only ever replaces as a whole.
+    This is for files that this package alone writes, and only ever replaces as a whole. What is
+    written into such a tensor stays in memory and never comes into the file.
 
     Raises:
         ImportError: If the library safetensors is missing.
@@ -72,7 +76,7 @@ def mapped(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         with safetensors.safe_open(path, framework="pt") as file:
             notes = dict(file.metadata() or {})
             return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
-    except (safetensors.SafetensorError, KeyError) as error:
+    except (*_REFUSED_BY_TORCH, safetensors.SafetensorError) as error:
         raise _damaged(path, error) from None
 
 

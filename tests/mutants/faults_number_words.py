@@ -3,6 +3,7 @@
 from fault import fault
 
 WORDS = "attnlib/number_words.py"
+ROWS = "attnlib/token_rows.py"
 ALIGNMENT = "attnlib/explore/alignment.py"
 PACKED = "attnlib/explore/packed_maps.py"
 ALIGNMENT_JS = "attnlib/explore/alignment.mjs"
@@ -31,11 +32,11 @@ FAULTS = (
     ),
     fault(
         "number words: padding counts as a source",
-        WORDS,
+        ROWS,
         T_WORDS,
         (
-            "[[i < len(row) for i in range(longest)] for row in rows]",
-            "[[True] * longest] * len(rows)",
+            "torch.arange(t) < torch.tensor([[len(row)] for row in rows])",
+            "torch.ones(len(rows), t, dtype=torch.bool)",
         ),
     ),
     fault(
@@ -97,7 +98,7 @@ FAULTS = (
     ),
     fault(
         "number words: a loss that is no number counts as on record",
-        TRAIN,
+        "book/losses.py",
         T_DATA,
         ("if not math.isfinite(x)", "if x > 1e9"),
     ),

@@ -84,10 +84,21 @@ FAULTS: tuple[Fault, ...] = (
         "numbers of a kind that torch does not have end in a KeyError",
         TENSORS,
         T_READING,
+        ("_REFUSED_BY_TORCH = (KeyError, ", "_REFUSED_BY_TORCH = ("),
+    ),
+    fault(
+        "a shape that torch cannot hold ends in a RuntimeError",
+        TENSORS,
+        T_READING,
+        ("_REFUSED_BY_TORCH = (KeyError, RuntimeError, ", "_REFUSED_BY_TORCH = (KeyError, "),
+    ),
+    fault(
+        "what is left of a removed package counts as installed",
+        SOURCES,
+        T_READING,
         (
-            "    # a KeyError names a kind of numbers that torch does not have\n"
-            "    except (safetensors.SafetensorError, KeyError) as",
-            "    except safetensors.SafetensorError as",
+            "            if all((folder / name).is_file() for name in names):\n",
+            "            if True:\n",
         ),
     ),
     fault(
@@ -134,21 +145,27 @@ FAULTS: tuple[Fault, ...] = (
         "a pickle is only refused by what is in it",
         LOADER,
         T_REFUSALS,
-        ("if path.suffix.lower() in _PICKLES:", "if False:"),
+        ("if path.suffix.lower() in _PICKLES and not path.is_dir():", "if False:"),
+    ),
+    fault(
+        "a download that is asked for beside a path is forgotten",
+        LOADER,
+        T_REFUSALS,
+        ("        if download:\n", "        if False:\n"),
     ),
     # --- batches ------------------------------------------------------------------------------
     fault(
         "all rows are filled up on the right",
         LOADER,
         T_CHECKPOINTS,
-        ("            is_token = is_token.flip(1)\n", "            pass\n"),
+        ("pad_left if isinstance(self.model, LanguageModel) else pad_right", "pad_right"),
         bug="B65",
     ),
     fault(
         "all rows are filled up on the left",
         LOADER,
         T_READING,
-        ("if isinstance(self.model, LanguageModel):", "if True:"),
+        ("pad_left if isinstance(self.model, LanguageModel) else pad_right", "pad_left"),
     ),
     fault(
         "a translator's rows are filled up with a word",
@@ -219,6 +236,24 @@ FAULTS: tuple[Fault, ...] = (
         T_GGUF,
         ("                shutil.copymode(path, beside)", "                beside.touch()"),
     ),
+    fault(
+        "what holds another model's shapes is converted and kept",
+        GGUF,
+        T_GGUF,
+        ("    of_llama(path, tensors, sizes)  #", "    #"),
+    ),
+    fault(
+        "a folder in the place of a conversion stops the loading",
+        GGUF,
+        T_GGUF,
+        ("except (OSError, ValueError, library()", "except (OSError, library()"),
+    ),
+    fault(
+        "the conversion stands beside a link to the source",
+        GGUF,
+        T_GGUF,
+        ("path.resolve().with_name(name)", "path.with_name(name)"),
+    ),
     # --- the Hub ------------------------------------------------------------------------------
     fault(
         "what is not there is fetched behind the reader's back",
@@ -230,13 +265,34 @@ FAULTS: tuple[Fault, ...] = (
         "a file of another hash stays in the cache",
         HUB,
         T_HUB,
-        ("        path.resolve().unlink(missing_ok=True)\n", ""),
+        ("        content.unlink(missing_ok=True)\n", "        pass\n"),
+    ),
+    fault(
+        "a file outside of the cache is deleted",
+        HUB,
+        T_HUB,
+        ("    if content.is_relative_to(_cache().resolve()):\n", "    if True:\n"),
+    ),
+    fault(
+        "a full disk is called a missing network",
+        HUB,
+        T_HUB,
+        ("isinstance(error, OSError) and error.errno in _OF_THIS_MACHINE", "False"),
+    ),
+    fault(
+        "a damaged conversion stands in the way of the Hub's file",
+        LOADER,
+        T_HUB,
+        (
+            "                    damaged = error  # the Hub's file is as good\n",
+            "                    raise error\n",
+        ),
     ),
     fault(
         "whatever the Hub sends is taken",
         HUB,
         T_HUB,
-        ("hashlib.sha256(content).hexdigest(), sha256, len", "sha256, sha256, len"),
+        ("require_hash(path, sha256_of(path), sha256,", "require_hash(path, sha256, sha256,"),
     ),
     fault(
         "the newest revision is fetched",
@@ -256,6 +312,24 @@ FAULTS: tuple[Fault, ...] = (
         LOADER,
         T_CHECKPOINTS,
         ('read_record(weights)["weights_sha256"] if verify else None', "None"),
+    ),
+    fault(
+        "a tokenizer need not be the one of the training",
+        LOADER,
+        T_CHECKPOINTS,
+        ("        read(ours, source.tokenizer_sha256)\n", "        pass\n"),
+    ),
+    fault(
+        "a tokenizer may have tokens that the model has not",
+        LOADER,
+        T_CHECKPOINTS,
+        ("    if tokenizer.vocab_size != source.sizes.vocabulary:\n", "    if False:\n"),
+    ),
+    fault(
+        "a link is replaced by what is saved",
+        FILES,
+        T_CHECKPOINTS,
+        ("path = Path(os.path.realpath(path))", "path = Path(path)"),
     ),
     fault(
         "a number that is not finite is saved",

@@ -19,7 +19,7 @@ FAULTS = (
         "shakespeare: the held-out plays are trained on",
         TRAIN,
         T_MODEL,
-        ('for play in plays("train").values():', "for play in plays().values():"),
+        ('texts = dict(plays("train"))', "texts = dict(plays())"),
     ),
     fault(
         "shakespeare: the end of the text is never read",

@@ -41,6 +41,12 @@ def test_a_path_is_a_text_or_a_path(name, path):
         load_pretrained(name, path=path)
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_path_and_a_download_are_not_asked_for_together(tmp_path, name):
+    says = f"nothing is fetched where a path is given, got {tmp_path} and a download"
+    refused(ValueError, says, load_pretrained, name, path=tmp_path, download=True)
+
+
 class _Program:
     def __init__(self, path):
         self.path = path
