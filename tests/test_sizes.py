@@ -58,6 +58,7 @@ def model(**changes):
         ("gemma-3-27b", 27_009_002_240, 27e9),
         ("gemma-3-270m", 268_098_176, 270e6),
         ("deepseek-v2", 235_741_434_880, 236e9),
+        ("deepseek-v3", 671_026_404_352, 671e9),
         ("transformer-base", 63_045_632, 65e6),
         ("transformer-big", 214_171_648, 213e6),
         ("gpt-2", 124_439_808, 124e6),
@@ -161,7 +162,19 @@ def test_experts_of_deepseek_v2_by_hand():
     assert deepseek.n_active_parameters - 102_400 * 5120 == 20_851_512_320
 
 
-@pytest.mark.parametrize("name", sorted(set(PUBLISHED) - {"deepseek-v2"}))
+def test_deepseek_v3_has_the_attention_of_v2_and_more_of_the_rest():
+    deepseek = PUBLISHED["deepseek-v3"]
+    assert deepseek.attention == PUBLISHED["deepseek-v2"].attention
+    expert = 3 * 7168 * 2048
+    assert deepseek.n_expert_layers == 58
+    assert deepseek.n_parameters - deepseek.n_active_parameters == 58 * 248 * expert
+    # 36.6 B by the release, which leaves out the embedding
+    assert deepseek.n_active_parameters - 129_280 * 7168 == 36_625_603_584
+    # (0.1 · ln 40 + 1)²
+    assert deepseek.rotary.score_factor == pytest.approx(1.368887945**2, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLISHED) - {"deepseek-v2", "deepseek-v3"}))
 def test_without_experts_every_parameter_is_active(name):
     assert PUBLISHED[name].n_active_parameters == PUBLISHED[name].n_parameters
     assert PUBLISHED[name].n_expert_parameters_per_layer == PUBLISHED[name].n_expert_layers == 0
@@ -176,7 +189,7 @@ def test_the_scale_of_deepseek_v2_counts_both_parts_of_a_head_and_yarn():
     assert deepseek.score_scale == pytest.approx(1.58963 / 192**0.5, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(set(PUBLISHED) - {"deepseek-v2"}))
+@pytest.mark.parametrize("name", sorted(set(PUBLISHED) - {"deepseek-v2", "deepseek-v3"}))
 def test_other_models_scale_by_what_their_attention_says(name):
     assert PUBLISHED[name].score_scale == PUBLISHED[name].attention.score_scale
 
@@ -223,6 +236,7 @@ def test_the_bases_of_rotary_positions():
         "gemma-3-27b": 1e6,
         "gemma-3-270m": 1e6,
         "deepseek-v2": 1e4,
+        "deepseek-v3": 1e4,
     }
     assert PUBLISHED["gemma-3-27b"].rotary.window_base == 1e4
     assert PUBLISHED["gemma-3-27b"].rotary.scaling == LinearScaling(factor=8.0)

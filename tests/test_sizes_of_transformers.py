@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from attnlib import PUBLISHED, Encoder, EncoderDecoder, LanguageModel
+from attnlib import PUBLISHED, Encoder, EncoderDecoder, LanguageModel, cost
 from attnlib.sizes import TRAINED
 
 
@@ -46,9 +46,13 @@ def gemma_3(sizes):
     )
 
 
-def deepseek_v2(sizes):
-    return transformers.DeepseekV2ForCausalLM(
-        transformers.DeepseekV2Config(
+def deepseek(sizes):
+    """V2 or V3; the biases that balance the experts of V3 are a buffer there."""
+    v2 = transformers.DeepseekV2Config, transformers.DeepseekV2ForCausalLM
+    v3 = transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM
+    configuration, kind = v3 if sizes.name.endswith("3") else v2
+    return kind(
+        configuration(
             vocab_size=sizes.vocabulary,
             hidden_size=sizes.width,
             intermediate_size=sizes.feed_forward_width,
@@ -124,7 +128,8 @@ FAMILIES = {
     "smollm2-135m": llama,
     "gemma-3-27b": gemma_3,
     "gemma-3-270m": gemma_3,
-    "deepseek-v2": deepseek_v2,
+    "deepseek-v2": deepseek,
+    "deepseek-v3": deepseek,
     "transformer-base": marian,
     "transformer-big": marian,
     "gpt-2": gpt_2,
@@ -166,6 +171,24 @@ def test_the_counted_parameters_are_those_of_the_model(name):
     if "attention.output.LayerNorm" in " ".join(dict(model.named_parameters())):
         attention -= counted(model, "attention.output.LayerNorm")
     assert sizes.n_attentions * sizes.n_attention_parameters_per_layer == attention
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_matrices_that_a_pass_reads_are_those_of_the_model(name):
+    sizes, model = PUBLISHED[name], made(name)
+    if sizes.n_encoder_layers or sizes.pooler:  # no output head of one stack
+        return
+    embeddings = ("embed_tokens", "wte", "wpe")
+    matrices = sum(
+        x.numel()
+        for full_name, x in model.named_parameters()
+        if x.dim() >= 2 and not any(word in full_name for word in embeddings)
+    )
+    form = cost.usual_form(sizes, decoding=False)
+    read = cost.evaluate(cost.matrices_read(cost.SYMBOLS["x"], form), sizes)
+    head = read.pop("output head")
+    assert head == sizes.vocabulary * sizes.width
+    assert sum(read.values()) + (0 if sizes.tied_embeddings else head) == matrices
 
 
 def ours(sizes):

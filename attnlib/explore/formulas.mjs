@@ -178,6 +178,65 @@ export const limits = {
   "min_p": [
     0.0,
     1.0
+  ],
+  "cost_models": [
+    "llama-3.1-70b",
+    "llama-3.2-1b",
+    "llama-2-7b",
+    "smollm2-135m",
+    "gemma-3-27b",
+    "gemma-3-270m",
+    "deepseek-v2",
+    "deepseek-v3"
+  ],
+  "cost_devices": [
+    "a100",
+    "h100",
+    "h200",
+    "t4"
+  ],
+  "cost_phases": [
+    "decode",
+    "prefill"
+  ],
+  "cost_context": [
+    16,
+    131072
+  ],
+  "cost_rows": [
+    1,
+    256
+  ],
+  "cost_bytes": [
+    1,
+    2,
+    4
+  ],
+  "generation_layers": [
+    1,
+    2,
+    4
+  ],
+  "generation_heads": [
+    2,
+    4,
+    8
+  ],
+  "generation_head_dim": 32,
+  "generation_lengths": [
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512
+  ],
+  "generation_devices": [
+    "cpu",
+    "cuda"
   ]
 };
 
@@ -233,7 +292,7 @@ export function jacobianBound(p_max, p_rest) {
 
 /** ln of exp(−‖q − k‖² / 2h²) */
 export function gaussianLogKernel(q_x, q_y, k_x, k_y, h) {
-  return (1/2)*(-((-k_x + q_x) * (-k_x + q_x)) - ((-k_y + q_y) * (-k_y + q_y)))/(h * h);
+  return (-((-k_x + q_x) * (-k_x + q_x)) - ((-k_y + q_y) * (-k_y + q_y)))/(h * h)/2;
 }
 
 /** ln of exp(⟨q, k⟩ / h²): the Gaussian without its ‖k‖², so keys of one length agree */
@@ -323,12 +382,12 @@ export function scoreKurtosis(d, mu_4) {
 
 /** standard error of the root mean square of all ⟨q, k⟩, as a part of it, to first order */
 export function spreadError(d, mu_4, n_queries, n_keys) {
-  return (1/2)*Math.sqrt(2 + (mu_4 - 1)*(n_keys + n_queries - 2)/d + ((mu_4 * mu_4) - 3)/d)/(Math.sqrt(n_keys)*Math.sqrt(n_queries));
+  return Math.sqrt(2 + (mu_4 - 1)*(n_keys + n_queries - 2)/d + ((mu_4 * mu_4) - 3)/d)/(Math.sqrt(n_keys)*Math.sqrt(n_queries))/2;
 }
 
 /** of the normal distribution with mean 0 */
 export function normalDensity(x, spread) {
-  return (1/2)*Math.sqrt(2)*Math.exp(-1/2*(x * x)/(spread * spread))/(Math.sqrt(Math.PI)*spread);
+  return Math.sqrt(2)*Math.exp((-(x * x)/(spread * spread))/2)/(Math.sqrt(Math.PI)*spread)/2;
 }
 
 /** of each leader among n sources; the others lie lower by the gap */
@@ -344,6 +403,16 @@ export function acrossEigenvalue(n, weight_a, weight_b) {
 /** ‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap */
 export function gapBound(n, gap) {
   return (2*n - 2)*Math.exp(-gap);
+}
+
+/** of a timed model in total, with a cache, to generate so many tokens after one */
+export function cachedGenerationFlops(layers, heads, tokens) {
+  return 64*heads*tokens*(384*heads*layers + layers*tokens + layers + 256);
+}
+
+/** the same, where every step reads all tokens anew */
+export function anewGenerationFlops(layers, heads, tokens) {
+  return 64*heads*tokens*(576*heads*layers*tokens + 576*heads*layers + 2*layers*(tokens * tokens) + 3*layers*tokens + layers + 768)/3;
 }
 
 /** a logit below the largest, divided by the temperature */

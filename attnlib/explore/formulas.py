@@ -13,9 +13,9 @@ import json
 from pathlib import Path
 
 import sympy as sp
-from sympy.printing.jscode import JavascriptCodePrinter
-from sympy.printing.precedence import PRECEDENCE
 
+from attnlib.cost import SYMBOLS, cached_generation_flops, javascript, recomputed_generation_flops
+from attnlib.explore.generation_runs import HEAD_DIM, INNER, VOCABULARY
 from attnlib.explore.limits import LIMITS
 
 TARGET = Path(__file__).with_name("formulas.mjs")
@@ -36,6 +36,18 @@ leaders = sp.Symbol("leaders", positive=True)
 n_queries, n_keys = sp.symbols("n_queries n_keys", positive=True)
 weight_a, weight_b = sp.symbols("weight_a weight_b", nonnegative=True)
 share = sp.Symbol("share", positive=True)
+layers = sp.Symbol("layers", integer=True, positive=True)
+
+
+def _of_timed_models(parts: dict[str, sp.Expr]) -> sp.Expr:
+    """The sum, with the widths of the models whose generation is timed: m = hd, no windows."""
+    letters = dict.fromkeys(("L_w", "L_x", "W", "f_x", "x", "x_c", "x_s"), 0)
+    letters |= {"L": layers, "h": heads, "g": heads, "d": HEAD_DIM, "e": HEAD_DIM}
+    letters |= {"m": HEAD_DIM * heads, "f": INNER * HEAD_DIM * heads, "k_f": 2, "v": VOCABULARY}
+    letters |= {"T": tokens, "P": 1, "B": 1}
+    total = sum(parts.values()).subs({SYMBOLS[name]: value for name, value in letters.items()})
+    return sp.factor(total)
+
 
 # name: (expression, arguments in the order in which JavaScript takes them, what it is)
 FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
@@ -169,6 +181,16 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
         (n, gap),
         "‖diag(p) − ppᵀ‖₂ is at most this if one source leads all others by the gap",
     ),
+    "cachedGenerationFlops": (
+        _of_timed_models(cached_generation_flops(dense=True)),
+        (layers, heads, tokens),
+        "of a timed model in total, with a cache, to generate so many tokens after one",
+    ),
+    "anewGenerationFlops": (
+        _of_timed_models(recomputed_generation_flops(dense=True)),
+        (layers, heads, tokens),
+        "the same, where every step reads all tokens anew",
+    ),
     "tempered": (
         (score - largest) / tau,
         (score, largest, tau),
@@ -180,16 +202,6 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[sp.Symbol, ...], str]] = {
         "what a logit must be to be at least this share as likely as the largest one",
     ),
 }
-
-
-class _Printer(JavascriptCodePrinter):
-    """Squares as products: exact to one rounding, and no engine's Math.pow enters."""
-
-    def _print_Pow(self, expression: sp.Pow) -> str:
-        if expression.exp == 2:
-            base = self.parenthesize(expression.base, PRECEDENCE["Atom"], strict=True)
-            return f"({base} * {base})"
-        return super()._print_Pow(expression)
 
 
 def javascript_function(
@@ -215,7 +227,7 @@ def javascript_function(
             f"every symbol of {name} must be an argument, "
             f"got {sorted(map(str, missing))} besides {[str(a) for a in arguments]}"
         )
-    body = " ".join(_Printer().doprint(expression).split())  # jscode spreads a Piecewise over lines
+    body = javascript(expression)
     comment = f"/** {meaning} */\n" if meaning else ""
     names = ", ".join(map(str, arguments))
     return f"{comment}export function {name}({names}) {{\n  return {body};\n}}"

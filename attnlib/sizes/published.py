@@ -276,6 +276,32 @@ _DEEPSEEK_V2 = ModelSizes(
     ),
 )
 
+# Context and YaRN as in DeepSeek-V2. Not counted are the module that predicts a second token, and
+# the biases that balance the choice of experts, which no gradient trains.
+_DEEPSEEK_V3 = ModelSizes(
+    name="DeepSeek-V3",
+    source="arXiv:2412.19437, sections 4.2 and 4.3; deepseek-ai/DeepSeek-V3, config_671B.json",
+    n_layers=61,
+    width=7168,
+    attention=_DEEPSEEK_V2.attention,
+    feed_forward_width=18_432,
+    gated=True,
+    activation="silu",
+    experts=ExpertSizes(n_routed=256, n_chosen=8, inner_width=2048, n_shared=1, n_dense_layers=3),
+    vocabulary=129_280,
+    tied_embeddings=False,
+    norm="rms",
+    norm_placement="pre",
+    norm_epsilon=1e-6,
+    context=131_072,
+    rotary=RotarySizes(
+        base=10_000.0,
+        scaling=YarnScaling(
+            factor=40.0, original_length=4096, beta_fast=32.0, beta_slow=1.0, mscale=1.0
+        ),
+    ),
+)
+
 _GPT_2 = _gpt(
     name="GPT-2",
     source="Radford et al. 2019, table 2, the smallest; openai/gpt-2, src/model.py",
@@ -352,6 +378,7 @@ PUBLISHED: Mapping[str, ModelSizes] = MappingProxyType(
             "gemma-3-27b": _GEMMA_3_27B,
             "gemma-3-270m": _GEMMA_3_270M,
             "deepseek-v2": _DEEPSEEK_V2,
+            "deepseek-v3": _DEEPSEEK_V3,
             "transformer-base": _TRANSFORMER_BASE,
             "transformer-big": _TRANSFORMER_BIG,
             "gpt-2": _GPT_2,
