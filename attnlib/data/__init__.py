@@ -8,10 +8,12 @@ import json
 import lzma
 from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
 
 __all__ = [
     "declaration",
     "declaration_languages",
+    "generation_timings",
     "number_words",
     "plays",
     "pretrained_attention",
@@ -120,6 +122,19 @@ def training_record(name: str) -> dict:
     _require("name", name, ("number-words", "shakespeare"))
     record = _HERE.joinpath("models", f"{name}.json").read_text(encoding="utf-8")
     return json.loads(record)["training"]
+
+
+def generation_timings() -> dict[str, Path]:
+    """Where the stored timings of generation lie, one file a device, for `load_timings` to read.
+
+    Small models generated with a cache and anew; `book/measure_generation.py` timed them.
+
+    >>> generation_timings()["cpu"].name
+    'generation-cpu.json'
+    """
+    folder = Path(str(_HERE.joinpath("timings")))
+    paths = sorted(folder.glob("generation-*.json"))
+    return {path.stem.removeprefix("generation-"): path for path in paths}
 
 
 def pretrained_embeddings(name: str = "minilm"):
