@@ -13,7 +13,8 @@ Axes     attnlib/axes.py
     >>> [len(row) for row in generate(model, [[1, 2, 3], [4]], 5)]
     [5, 5]
 
-Each step reads a row from its beginning: nothing is kept from one step to the next.
+Each step reads the newest token of each row alone: the keys and values of those before it are in a
+cache. Without one it reads every row from its beginning, and gives the same tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,10 +24,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlib.fast_decoding import DecodeStep
 from attnlib.models import EncoderDecoder, LanguageModel
 from attnlib.progress import progress_bar
 from attnlib.require import at_least, between
-from attnlib.sampling import GREEDY, Sampler, draw, fault_of_logits
+from attnlib.sampling import GREEDY, Sampler, check_choice, draw
 from attnlib.token_checks import list_of_ids
 from attnlib.token_rows import check_model, in_mode, pad_left, rows_of
 
@@ -43,6 +45,8 @@ def generate(
     source: Int[Tensor, "b s"] | Sequence[Any] | None = None,
     is_source: Bool[Tensor, "b s"] | None = None,
     is_token: Bool[Tensor, "b t"] | None = None,
+    use_cache: bool = True,
+    step: DecodeStep | None = None,
     sampler: Sampler = GREEDY,
     stop: Sequence[int] = (),
     seed: int | None = None,
@@ -70,6 +74,11 @@ def generate(
             once.
         is_source: False where a source in a tensor is filled up; None if nowhere.
         is_token: False where a row in a tensor is filled up; None if nowhere.
+        use_cache: Whether the keys and values of a row are kept from one step to the next. What is
+            generated is the same, up to the rounding of the logits; without, every step reads the
+            rows from their beginning.
+        step: A `DecodeStep` of the model, made beforehand, that reads every new token in its place;
+            only with a cache. What is generated is the same, up to the rounding of the logits.
         sampler: How a token is chosen; `GREEDY` takes the likeliest.
         stop: The ids that end a row.
         seed: Of the first row, from 0 and below 2³² less the number of rows. None takes one from
@@ -104,9 +113,14 @@ def generate(
     sources = None if source is None else rows_of("source", source, is_source, sizes.vocabulary)
     n_new = at_least("n_new", n_new, 0)
     _require_room(rows, n_new, sources, sizes.context)
+    if not isinstance(use_cache, bool):
+        raise TypeError(f"use_cache must be True or False, got {use_cache!r}")
+    _require_step(step, model, use_cache)
     if not isinstance(sampler, Sampler):
         raise TypeError(f"sampler must be a Sampler, got {type(sampler).__name__}")
-    ends = {between("an id of stop", x, 0, sizes.vocabulary - 1) for x in list_of_ids(stop)}
+    ends = {between("an id of stop", x, 0, sizes.vocabulary - 1) for x in list_of_ids(stop, "stop")}
+    if on_token is not None and not callable(on_token):
+        raise TypeError(f"on_token must be a function, got {type(on_token).__name__}")
     generators = _generators(sampler, seed, len(rows))
     if n_new == 0 or not rows:
         return [[] for _ in rows]
@@ -114,12 +128,13 @@ def generate(
     new: list[list[int]] = [[] for _ in rows]
     running = list(range(len(rows)))
     with in_mode(model, False), progress_bar(n_new, "tokens", progress) as on_done:
-        logits_of = _Reader(model, sources)
-        for step in range(1, n_new + 1):
+        logits_of = _Reader(model, sources, use_cache, step)
+        for count in range(1, n_new + 1):
             logits_bv = logits_of([rows[i] + new[i] for i in running], running)
-            _require_choice(logits_bv, running, step)
+            check_choice(logits_bv, running, count)
             uniforms = [
-                torch.rand((), generator=generators[i], dtype=torch.float64) for i in running
+                torch.rand((), generator=generators[i], dtype=torch.float64, device="cpu")
+                for i in running
             ]
             chosen = draw(sampler.probabilities(logits_bv), torch.stack(uniforms)).tolist()
             for i, token in zip(running, chosen, strict=True):
@@ -134,48 +149,80 @@ def generate(
 
 
 class _Reader:
-    """The model and, where it has one, what its encoder made of the sources."""
+    """The model, what its encoder made of the sources, and the cache of what it has read."""
 
-    def __init__(self, model: LanguageModel | EncoderDecoder, sources: list[list[int]] | None):
-        self.model = model
+    def __init__(
+        self,
+        model: LanguageModel | EncoderDecoder,
+        sources: list[list[int]] | None,
+        use_cache: bool,
+        step: DecodeStep | None,
+    ):
+        self.model, self.step = model, step
         self.device = next(model.parameters()).device
-        self.read = self.is_source = None
-        if sources is not None:
+        self.read = self.is_source = self.cache = None
+        self.numbers: list[int] = []
+        with torch.inference_mode():
+            if sources is None:
+                self.cache = model.new_cache() if use_cache else None
+                return
             source, self.is_source = self._batch(sources)
-            with torch.inference_mode():
+            if use_cache:
+                self.cache = model.new_cache(source, is_source=self.is_source)
+            else:
                 self.read = model.encode(source, is_source=self.is_source)
 
     def __call__(self, rows: list[list[int]], numbers: list[int]) -> Tensor:
         """The logits after the last token of each row, in fp64 on the CPU, so that all draw alike.
 
         Args:
-            rows: What is read.
-            numbers: Which of the sources each row translates.
+            rows: What is to be read, from its beginning.
+            numbers: Which rows these are, among those of the first call.
         """
+        if self.cache is not None and self.numbers:
+            # what was read is kept, and rows that have ended are dropped
+            rows = [row[-1:] for row in rows]
+            if numbers != self.numbers:
+                self.cache.reorder([self.numbers.index(number) for number in numbers])
+        self.numbers = numbers
         tokens, is_token = self._batch(rows)
+        call = {"is_token": is_token, "cache": self.cache}
         with torch.inference_mode():
-            if self.read is None:
-                x_btm = self.model.decoder(tokens, is_token=is_token)
+            if self.step is not None and self.cache.n_tokens:
+                logits_btv = self.step(tokens, cache=self.cache)
+            elif isinstance(self.model, LanguageModel):
+                x_btm = self.model.decoder(tokens, **call)
                 logits_btv = self.model.logits(x_btm[:, -1:])
             else:
-                is_source = None if self.is_source is None else self.is_source[numbers]
-                logits_btv = self.model.decode(
-                    tokens, self.read[numbers], is_token=is_token, is_source=is_source
-                )
+                if self.cache is None:
+                    is_source = None if self.is_source is None else self.is_source[numbers]
+                    call |= {"read": self.read[numbers], "is_source": is_source}
+                logits_btv = self.model.decode(tokens, **call)
             return logits_btv[:, -1].cpu().double()
 
     def _batch(self, rows: list[list[int]]) -> tuple[Tensor, Tensor | None]:
-        tokens, is_token = pad_left(rows)
-        is_token = None if is_token.all() else is_token.to(self.device)
-        return tokens.to(self.device), is_token
+        with self.device:  # whatever torch's default is
+            tokens, is_token = pad_left(rows)
+        return tokens, None if is_token.all() else is_token
+
+
+def _require_step(step: DecodeStep | None, model: object, use_cache: bool) -> None:
+    if step is None:
+        return
+    if not isinstance(step, DecodeStep):
+        raise TypeError(f"step must be a DecodeStep, got {type(step).__name__}")
+    if step.model is not model:
+        raise ValueError("step must be a DecodeStep of this model, got one of another")
+    if not use_cache:
+        raise ValueError("a step reads a cache, got step and use_cache=False")
 
 
 def _generators(sampler: Sampler, seed: int | None, n_rows: int) -> list[torch.Generator]:
     if seed is None:
         # the likeliest token is no matter of chance, and leaves torch's state as it is
-        seed = 0 if sampler.top_k == 1 else int(torch.randint(_SEEDS - n_rows, ()))
+        seed = 0 if sampler.top_k == 1 else int(torch.randint(_SEEDS - n_rows, (), device="cpu"))
     seed = between("seed", seed, 0, _SEEDS - 1 - n_rows)
-    return [torch.Generator().manual_seed(seed + i) for i in range(n_rows)]
+    return [torch.Generator("cpu").manual_seed(seed + i) for i in range(n_rows)]
 
 
 def _require_room(
@@ -183,7 +230,7 @@ def _require_room(
 ) -> None:
     """The last new token need not be read."""
     t = max(map(len, rows), default=0)
-    if t + max(n_new - 1, 0) > context:
+    if rows and t + max(n_new - 1, 0) > context:
         raise ValueError(
             f"t + n_new - 1 must be at most the context that the model reads, got t={t}, "
             f"n_new={n_new} and context={context}"
@@ -197,12 +244,3 @@ def _require_room(
     s = max(map(len, sources), default=0)
     if s > context:
         raise ValueError(f"a row of source must have at most context={context} tokens, got s={s}")
-
-
-def _require_choice(logits_bv: Tensor, running: list[int], step: int) -> None:
-    if (fault := fault_of_logits(logits_bv)) is not None:
-        row, holds = fault
-        raise FloatingPointError(
-            "the model's logits must hold a finite one and neither NaN nor +inf, got "
-            f"{holds} in row {running[row]} at step {step}"
-        )

@@ -23,6 +23,7 @@ from torch import Tensor
 from attnlib.models import EncoderDecoder, LanguageModel
 from attnlib.progress import progress_bar
 from attnlib.require import at_least, between
+from attnlib.tensor_checks import kind_of
 from attnlib.token_checks import list_of_ids
 from attnlib.token_rows import check_model, in_mode, rows_of
 from attnlib.training import shifted
@@ -59,7 +60,8 @@ def token_log_probabilities(
     Raises:
         TypeError: If an argument is of another kind than that.
         ValueError: If a row is too short, too long for the model, without a token, or with padding
-            between its tokens; if an id is outside the vocabulary or the shapes differ.
+            between its tokens; if a source is without a token, an id is outside the vocabulary or
+            the shapes differ.
 
     Example:
         >>> from attnlib import PUBLISHED, LanguageModel
@@ -128,7 +130,7 @@ def perplexity(
     log_p = token_log_probabilities(
         model, tokens, is_token=is_token, source=source, is_source=is_source
     )
-    return math.exp(-log_p.double().sum().item() / n_predicted)
+    return (-log_p.double().sum() / n_predicted).exp().item()  # inf where math.exp would fail
 
 
 def bits_per_byte(
@@ -146,7 +148,8 @@ def bits_per_byte(
     $$\frac{1}{\text{bytes}} \sum_i -\log_2 p(w_i \mid \text{what its window holds before it})$$
 
     The text is read in windows as `text_windows` lays them; every token but the first is predicted
-    exactly once. Fewer bits for a smaller stride, at the price of more work.
+    exactly once. With a smaller stride more stands before it, which mostly means fewer bits, at the
+    price of more work.
 
     Args:
         model: A language model.
@@ -240,6 +243,10 @@ def _require(
     """Refuse what cannot be scored; say where a token with one before it is predicted."""
     check_model(model, source, is_source)
     rows_of("tokens", tokens, is_token, model.sizes.vocabulary)
+    if source is not None:
+        if not isinstance(source, Tensor):
+            raise TypeError(f"source must be a tensor, got {kind_of(source)}")
+        rows_of("source", source, is_source, model.sizes.vocabulary)
     inputs, targets = shifted(tokens)
     if inputs.shape[1] > model.sizes.context:
         raise ValueError(

@@ -30,7 +30,7 @@ refused by torch, and positions on a GPU make the processor wait for them once.
 """
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from einops import rearrange
@@ -215,12 +215,67 @@ def rotate(
         True
     """
     frequencies = _require_rotation(x, positions, pairing, base, frequencies)
-    r = 2 * len(frequencies)
-    angles = _angles(positions, frequencies)[_beside_heads(x, positions)]
+    return turn_by(x, _turns(positions, frequencies, x.dtype, x.device), pairing=pairing)
+
+
+class Turns(NamedTuple):
+    """Cosine and sine of the angle by which each pair of coordinates turns at each position."""
+
+    cos: Float[Tensor, "..."]
+    sin: Float[Tensor, "..."]
+
+
+def turns_at(
+    positions: Int[Tensor, "..."],
+    frequencies: Float[Tensor, "*frequencies"],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Turns:
+    """Form the cosines and sines of `rotate` once, for all that is to turn alike.
+
+    Args:
+        positions: As in `rotate`.
+        frequencies: As in `rotate`.
+        dtype: Of what is to turn; None means torch's default.
+        device: Of what is to turn; None means that of the positions.
+
+    Returns:
+        An axis for the pairs after those of the positions; in at least fp32.
+
+    Raises:
+        TypeError: As `rotate`.
+        ValueError: As `rotate`.
+
+    Example:
+        >>> turns_at(torch.tensor([0, 1]), rotary_frequencies(2)).cos
+        tensor([[1.0000],
+                [0.5403]])
+    """
+    check_positions("positions", positions)
+    _require_frequencies(frequencies)
+    device = positions.device if device is None else device
+    return _turns(positions, frequencies, _floating_or_default(dtype), device)
+
+
+def turn_by(x: Float[Tensor, "... d"], turns: Turns, *, pairing: Pairing) -> Float[Tensor, "... d"]:
+    """Turn as `rotate` does, by what `turns_at` gave; whoever calls this has checked both.
+
+    Args:
+        x: As in `rotate`.
+        turns: Of the positions of x, and of at most d/2 pairs.
+        pairing: As in `rotate`.
+
+    Example:
+        >>> x, positions = torch.randn(2, 3, 5, 4), torch.arange(5)
+        >>> turns = turns_at(positions, rotary_frequencies(4))
+        >>> torch.equal(turn_by(x, turns, pairing="half"), rotate(x, positions, pairing="half"))
+        True
+    """
+    r = 2 * turns.cos.shape[-1]
     dtype = computing_dtype(x.dtype)
     turn = _turn_halves if pairing == "half" else _turn_neighbours
-    # rounded before they move: some devices have no fp64
-    cos, sin = (part.to(dtype).to(x.device) for part in (angles.cos(), angles.sin()))
+    cos, sin = (part[_beside_heads(x, part)] for part in turns)
     turned = turn(x[..., :r].to(dtype), cos, sin).to(x.dtype)
     return turned if r == x.shape[-1] else torch.cat([turned, x[..., r:]], dim=-1)
 
@@ -578,10 +633,19 @@ def _turn_neighbours(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rearrange(torch.view_as_real(turned), "... i two -> ... (i two)")
 
 
-def _beside_heads(x: Tensor, positions: Tensor) -> tuple:
+def _turns(
+    positions: Tensor, frequencies: Tensor, dtype: torch.dtype, device: torch.device
+) -> Turns:
+    angles = _angles(positions, frequencies)
+    dtype = computing_dtype(dtype)
+    # rounded before they move: some devices have no fp64
+    return Turns(*(part.to(dtype).to(device) for part in (angles.cos(), angles.sin())))
+
+
+def _beside_heads(x: Tensor, angles: Tensor) -> tuple:
     """An index that gives angles (b, t, pairs) an axis of size 1 for each axis of heads in x."""
-    n_heads_axes = x.ndim - 1 - positions.ndim
-    return (*(slice(None),) * (positions.ndim - 1), *(None,) * n_heads_axes)
+    n_heads_axes = x.ndim - angles.ndim
+    return (*(slice(None),) * (angles.ndim - 2), *(None,) * n_heads_axes)
 
 
 def _geometric_slopes(n: int) -> Tensor:

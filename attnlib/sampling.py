@@ -16,6 +16,7 @@ Axes     attnlib/axes.py
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ from attnlib.tensor_checks import check_floating, kind_of
 __all__ = [
     "GREEDY",
     "Sampler",
+    "check_choice",
     "draw",
     "fault_of_logits",
     "keep_min_p",
@@ -43,9 +45,9 @@ def temper(logits: Float[Tensor, "*rows v"], temperature: float) -> Float[Tensor
 
     $$z_w \leftarrow \frac{z_w - \max_u z_u}{T}$$
 
-    Softmax does not notice what is taken off, and no temperature is so low that the result
-    overflows. As T falls to 0 only the largest logits stay; as it grows all tokens become alike,
-    those with −∞ excepted.
+    Softmax does not notice what is taken off, and the largest logits become 0 at any temperature;
+    where T is so low that another one overflows, it becomes −∞. As T falls to 0 only the largest
+    stay; as it grows all tokens become alike, those with −∞ excepted.
 
     Args:
         logits: Of the next token; −∞ forbids one.
@@ -86,7 +88,8 @@ def keep_top_k(logits: Float[Tensor, "*rows v"], k: int) -> Float[Tensor, "*rows
     _require_logits(logits)
     if k >= logits.shape[-1]:
         return logits
-    order = _largest_first(logits)
+    # one of v is found sooner than v are put in order
+    order = logits.argmax(-1, keepdim=True) if k == 1 else _largest_first(logits)
     kept = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order[..., :k], True)
     return logits.masked_fill(~kept, -math.inf)
 
@@ -162,7 +165,7 @@ def draw(
 
     Raises:
         TypeError: If one of them is not fp64.
-        ValueError: If there is not one uniform for each row.
+        ValueError: If there is not one uniform for each row, or a number is outside its range.
 
     Example:
         >>> p = torch.tensor([[0.0, 0.25, 0.0, 0.75]] * 3).double()
@@ -177,9 +180,16 @@ def draw(
             "uniforms must have the shape of probabilities without their last axis v, got shapes "
             f"{tuple(uniforms.shape)} and {tuple(probabilities.shape)}"
         )
-    cumulated = probabilities.cumsum(-1)
+    if not probabilities.shape[-1]:
+        raise ValueError(f"v must be at least 1, got shape {tuple(probabilities.shape)}")
+    fit = (uniforms >= 0) & (uniforms < 1)
+    if not fit.all():
+        raise ValueError(f"uniforms must be at least 0 and below 1, got {uniforms[~fit][0].item()}")
+    # searching wants rows that stand together in memory
+    cumulated = probabilities.cumsum(-1).contiguous()
     whole = cumulated[..., -1:].contiguous()
-    first = torch.searchsorted(cumulated, uniforms[..., None] * whole, right=True)
+    _require_distributions(probabilities, whole[..., 0])
+    first = torch.searchsorted(cumulated, (uniforms[..., None] * whole).contiguous(), right=True)
     # U times the sum may round up to the sum
     last = torch.searchsorted(cumulated, whole)
     return torch.minimum(first, last)[..., 0]
@@ -239,9 +249,10 @@ class Sampler:
             ValueError: If a row holds NaN or +∞ or nothing but −∞.
         """
         check_floating("logits", logits)
-        kept = temper(logits.double(), self.temperature)
-        if self.top_k is not None:
+        kept = logits.double()
+        if self.top_k is not None:  # before the temperature, which may round two logits to one
             kept = keep_top_k(kept, self.top_k)
+        kept = temper(kept, self.temperature)
         if self.top_p is not None:
             kept = keep_top_p(kept, self.top_p)
         if self.min_p is not None:
@@ -267,6 +278,27 @@ def fault_of_logits(logits: Float[Tensor, "*rows v"]) -> tuple[int, str] | None:
     return row, "NaN" if math.isnan(x) else "+inf" if x > 0 else "nothing but -inf"
 
 
+def check_choice(logits: Float[Tensor, "b v"], rows: Sequence[int], step: int) -> None:
+    """Refuse logits of a model among which there is no likeliest token.
+
+    Args:
+        logits: Of the next token of some rows.
+        rows: Their numbers.
+        step: Which new token it is to be, from 1.
+
+    Example:
+        >>> check_choice(torch.tensor([[0.0, 1.0], [math.nan, 0.0]]), [3, 7], 2)
+        Traceback (most recent call last):
+        FloatingPointError: the model's logits must hold a finite one and neither NaN nor +inf, ...
+    """
+    if (fault := fault_of_logits(logits)) is not None:
+        row, holds = fault
+        raise FloatingPointError(
+            "the model's logits must hold a finite one and neither NaN nor +inf, got "
+            f"{holds} in row {rows[row]} at step {step}"
+        )
+
+
 def _require_logits(logits: Any) -> None:
     check_floating("logits", logits)
     if logits.ndim < 1:
@@ -276,6 +308,18 @@ def _require_logits(logits: Any) -> None:
         raise ValueError(
             "every row of logits must hold a finite one and neither NaN nor +inf, "
             f"got {holds} in row {row}"
+        )
+
+
+def _require_distributions(probabilities: Tensor, sums: Tensor) -> None:
+    least = probabilities.amin(-1)
+    fit = (least >= 0) & (sums > 0) & (sums < math.inf)
+    if not fit.all():
+        row = int((~fit).flatten().nonzero()[0])
+        raise ValueError(
+            "probabilities must be at least 0 and have a positive and finite sum in every row, got "
+            f"at least {least.flatten()[row].item()} and a sum of {sums.flatten()[row].item()} in "
+            f"row {row}"
         )
 
 

@@ -32,7 +32,7 @@ def check_text(text: Any, name: str = "text") -> None:
         ) from None
 
 
-def list_of_ids(ids: Any) -> list[int]:
+def list_of_ids(ids: Any, name: str = "ids") -> list[int]:
     """The ids of a list, an array, a tensor of one axis, or an iterator, as plain integers.
 
     Bytes would be read as numbers, and a set or a dictionary has no order that means anything, so
@@ -45,6 +45,6 @@ def list_of_ids(ids: Any) -> list[int]:
     ids = ids.tolist() if hasattr(ids, "tolist") and not isinstance(ids, memoryview) else ids
     no_sequence = isinstance(ids, str | bytes | bytearray | memoryview | Set | Mapping)
     if no_sequence or not isinstance(ids, Iterable):
-        raise TypeError(f"ids must be a sequence of integers, got {ids!r}")
+        raise TypeError(f"{name} must be a sequence of integers, got {ids!r}")
     ids = list(ids)
     return ids if set(map(type, ids)) <= {int} else [integer("an id", i) for i in ids]

@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib.progress import progress_bar
-from attnlib.require import at_least, between, integer, number, positive
+from attnlib.require import at_least, between, number, positive
 from attnlib.tensor_checks import SIGNED, check_boolean, check_floating, kind_of
 from attnlib.token_rows import in_mode
 
@@ -42,6 +42,8 @@ __all__ = [
     "shifted",
     "train",
 ]
+
+_LARGEST_SEED = (1 << 64) - 1
 
 
 def shifted(
@@ -156,12 +158,13 @@ def learning_rate(
     \eta_i = \eta \Bigl(f + (1 - f) \cdot \tfrac12 \bigl(1 + \cos \pi \tfrac{i - w}{n - w}\bigr)
     \Bigr) \quad (w < i \le n)$$
 
-    Steps count from 1, so that the first one moves already; the last has the rate $f \eta$.
+    Steps count from 1, so that the first one moves already; the last has the rate $f \eta$, or
+    $\eta$ where all of it is warm-up.
 
     Args:
         step: i, from 1 to `n_steps`.
         peak: η, the rate of step `n_warm_up`.
-        n_warm_up: w; 0 begins near the peak.
+        n_warm_up: w; 0 begins one step down the cosine.
         n_steps: n, of the whole training.
         floor: f, the share of the peak that is left at the end, from 0 to 1.
 
@@ -276,8 +279,9 @@ def train(
         weight_decay: At least 0.
         betas: How much of the two running means of AdamW is kept at each step.
         clip: The largest length of the gradient, or None to leave it.
-        seed: For dropout, and for batches that torch draws while they are asked for. Its state of
-            chance is set back afterwards. None goes on from that state.
+        seed: For dropout, and for batches that torch draws while they are asked for, from 0 and
+            below 2⁶⁴. Its state of chance on the CPU, and on GPUs that hold parameters, is set back
+            afterwards. None goes on from that state.
         on_step: Called after each step with its number, from 1, and its loss.
         progress: True shows a bar, False none, None where somebody watches a long training.
 
@@ -309,12 +313,18 @@ def train(
         raise TypeError(f"loss_of_batch must be a function, got {type(loss_of_batch).__name__}")
     if not isinstance(batches, Iterable):
         raise TypeError(f"batches must be iterable, got {type(batches).__name__}")
-    chance = nullcontext() if seed is None else _chance(integer("seed", seed), parameters)
+    chance = (
+        nullcontext()
+        if seed is None
+        else _chance(between("seed", seed, 0, _LARGEST_SEED), parameters)
+    )
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step must be a function, got {type(on_step).__name__}")
 
     losses, norms = [], []
     start = time.perf_counter()
-    supply = iter(batches)
     with _training(model), chance, progress_bar(n_steps, "steps", progress) as on_done:
+        supply = iter(batches)  # a DataLoader takes from torch's chance here already
         for step, rate in enumerate(rates, start=1):
             batch = _next_batch(supply, step, n_steps)
             loss = loss_of_batch(model, batch)

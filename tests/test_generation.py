@@ -38,6 +38,7 @@ LEARNED = replace(
     context=CONTEXT,
 )
 ROTARY = replace(LEARNED, learned_positions=False, rotary=RotarySizes(base=20.0))
+WINDOW = replace(ROTARY, window=3, window_pattern=(True, False))
 BOTH = replace(LEARNED, n_encoder_layers=1, norm_placement="post", norm_at_end=False)
 SAMPLED = Sampler(temperature=1.5, top_k=8, top_p=0.95, min_p=0.02)
 
@@ -56,6 +57,7 @@ def random(model, seed=0):
 MODELS = {
     "learned": random(LanguageModel(LEARNED)),
     "rotary": random(LanguageModel(ROTARY, pairing="half")),
+    "window": random(LanguageModel(WINDOW, pairing="half")),
 }
 TRANSLATOR = random(EncoderDecoder(BOTH), seed=8)
 MODEL = MODELS["learned"]
@@ -116,7 +118,7 @@ def test_no_new_tokens_are_no_work(monkeypatch):
     model = successor()
     calls = calls_of(monkeypatch, model.decoder)
     assert generate(model, [[1], [2]], 0) == [[], []]
-    assert generate(model, [], 3) == []
+    assert generate(model, [], 3) == generate(model, [], CONTEXT + 2) == []
     assert calls == []
 
 
@@ -256,6 +258,63 @@ def test_the_source_is_encoded_once(monkeypatch):
     assert (len(encodings), len(decodings)) == (1, 5)
 
 
+# --- with a cache and without -----------------------------------------------------------------
+
+
+@settings(max_examples=8)
+@given(
+    rows=BATCHES,
+    name=st.sampled_from(sorted(MODELS)),
+    sampler=st.sampled_from([GREEDY, SAMPLED]),
+    stop=st.sets(st.integers(0, V - 1), max_size=3),
+    seed=st.integers(0, 100),
+)
+def test_a_cache_changes_no_token(rows, name, sampler, stop, seed):
+    options = {"sampler": sampler, "stop": sorted(stop), "seed": seed}
+    cached, uncached = (
+        generate(MODELS[name], rows, 6, use_cache=use, **options) for use in (True, False)
+    )
+    assert cached == uncached
+
+
+@settings(max_examples=4)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    sampler=st.sampled_from([GREEDY, SAMPLED]),
+    stop=st.sets(st.integers(0, V - 1), max_size=3),
+)
+def test_a_cache_changes_no_token_of_a_translation(lengths, sampler, stop):
+    rows = [[1, 7][: 1 + n % 2] for n in lengths]
+    sources = [[(3 * i + n) % V for i in range(n)] for n in lengths]
+    options = {"source": sources, "sampler": sampler, "stop": sorted(stop), "seed": 3}
+    cached, uncached = (
+        generate(TRANSLATOR, rows, 6, use_cache=use, **options) for use in (True, False)
+    )
+    assert cached == uncached
+
+
+def test_rows_that_end_at_different_steps_go_on_with_their_own_sources():
+    sources, rows = [[3, 1, 4, 1], [5], [9, 2, 6], [8, 8]], [[1], [2, 3], [4], [5, 6]]
+    free = generate(TRANSLATOR, rows, 6, source=sources)
+    # the first row ends at its first new token, and others somewhere later or never
+    stop = [free[0][0], free[2][2]]
+    new = [
+        generate(TRANSLATOR, rows, 6, source=sources, stop=stop, use_cache=use)
+        for use in (True, False)
+    ]
+    assert new[0] == new[1] != free
+    for row, whole in zip(new[0], free, strict=True):
+        assert row == whole[: len(row)]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_step_reads_one_token_of_a_row_and_without_a_cache_all(monkeypatch, use_cache):
+    calls = calls_of(monkeypatch, MODEL.decoder)
+    generate(MODEL, [[1, 2, 3], [4]], 4, use_cache=use_cache)
+    shapes = [tuple(arguments[0].shape) for arguments, _ in calls]
+    assert shapes == [(2, 3), *((2, 1 if use_cache else n) for n in (4, 5, 6))]
+
+
 # --- chance -----------------------------------------------------------------------------------
 
 
@@ -284,6 +343,12 @@ def test_without_a_seed_torchs_own_chance_decides():
     assert first != second and len({tuple(row) for row in first}) > 1
 
 
+def test_the_largest_seed_is_the_one_that_leaves_each_row_its_own():
+    last = 2**32 - 3
+    both = generate(MODEL, [[3], [3]], 6, sampler=SAMPLED, seed=last)
+    assert both[1] == generate(MODEL, [[3]], 6, sampler=SAMPLED, seed=last + 1)[0] != both[0]
+
+
 def test_the_likeliest_tokens_need_no_chance():
     state = torch.get_rng_state()
     generate(MODEL, ROWS, 3)
@@ -304,6 +369,15 @@ def test_dropout_is_off_and_every_part_gets_its_mode_back():
     assert model.training and not model.decoder.blocks[1].training
 
 
+def test_dropout_is_off_in_the_encoder_too():
+    model = EncoderDecoder(BOTH, dropout=0.6)
+    model.load_state_dict(TRANSLATOR.state_dict())
+    sources, rows = [[3, 1, 4], [5]], [[1], [2, 2]]
+    new = generate(model.double().train(), rows, 5, source=sources)
+    assert new == generate(TRANSLATOR, rows, 5, source=sources)
+    assert model.training
+
+
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ZeroDivisionError])
 def test_after_an_interrupt_the_model_is_as_it_was(kind):
     model = successor().train().requires_grad_()
@@ -320,11 +394,27 @@ def test_after_an_interrupt_the_model_is_as_it_was(kind):
 
 
 def test_no_gradients_are_kept_and_what_is_called_may_have_them():
-    model = successor().requires_grad_()
     seen = []
-    generate(model, [[2]], 1, on_token=lambda *_: seen.append(torch.is_grad_enabled()))
-    assert seen == [True]
-    assert all(p.grad is None for p in model.parameters())
+    for model, options in ((successor(), {}), (TRANSLATOR, {"source": [[3, 4]]})):
+        hooks = [
+            part.register_forward_hook(lambda *_: seen.append(torch.is_grad_enabled()))
+            for part in model.modules()
+        ]
+        generate(model, [[2]], 1, **options)
+        for hook in hooks:
+            hook.remove()
+    assert len(seen) > 40 and not any(seen)
+    generate(successor(), [[2]], 1, on_token=lambda *_: seen.append(torch.is_grad_enabled()))
+    assert seen[-1]
+
+
+@pytest.mark.parametrize("sampler", [GREEDY, SAMPLED])
+def test_torchs_default_device_is_no_matter(sampler):
+    options = {"sampler": sampler, "seed": 3}
+    wanted = generate(MODEL, ROWS, 4, **options)
+    with torch.device("meta"):  # where nothing can be computed
+        assert generate(MODEL, ROWS, 4, **options) == wanted
+        assert len(generate(MODEL, ROWS, 1, sampler=SAMPLED)) == len(ROWS)
 
 
 def test_a_model_reads_up_to_its_context_and_never_its_last_new_token():

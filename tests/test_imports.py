@@ -28,10 +28,11 @@ ORDER = [
     ["sizes"],
     ["cost"],
     ["layers", "models"],
+    ["fast_decoding"],
     ["progress"],
     ["sampling"],
     ["token_rows"],
-    ["generation", "likelihood", "training"],
+    ["generation", "speculative", "beams", "likelihood", "training"],
     ["data"],
     ["pre_tokens", "byte_pairs"],
     ["tokenizer", "embeddings"],
@@ -161,7 +162,7 @@ attnlib.dot_product_attention(*(torch.ones(1, 1, 2, 2) for _ in range(3)))
 new = set(sys.modules) - before
 print(sorted({{name.partition(".")[0] for name in new}} & set({HEAVY!r})))
 print(seconds < 1)
-lazy = ["data", "definitions", "exercises", "explore", "plots"]
+lazy = ["cost", "data", "definitions", "exercises", "explore", "plots"]
 print([name for name in lazy if f"attnlib.{{name}}" in sys.modules or name not in dir(attnlib)])
 print(attnlib.definitions.softmax([0.0, 0.0]).tolist())
 print(callable(attnlib.explore))

@@ -216,10 +216,21 @@ def test_dropout_is_off_and_every_part_gets_its_mode_back():
 
 
 def test_half_precision_is_summed_in_32_bits():
-    log_p = token_log_probabilities(model().bfloat16(), TOKENS)
+    m = model().bfloat16()
+    log_p = token_log_probabilities(m, TOKENS)
     assert log_p.dtype == torch.float32
-    # logits of size 10 that are rounded to 2⁻⁹ at about 10 places in a row
-    assert (log_p.double() - token_log_probabilities(model(), TOKENS)).abs().max() < 10 * 10 * 2**-8
+    exact = m(TOKENS[:, :-1]).double().log_softmax(-1).gather(-1, TOKENS[:, 1:, None])[..., 0]
+    # v exponentials and a few roundings of 2⁻²⁴ of numbers below 20; bf16 would round by 2⁻⁹
+    assert exact.abs().max() < 20
+    assert (log_p.double() - exact).abs().max() < 20 * V * 2**-24
+
+
+def test_a_text_that_a_model_all_but_excludes_has_an_infinite_perplexity():
+    m = model()
+    m.output.weight.mul_(1e5)
+    nats = -token_log_probabilities(m, TOKENS).mean()
+    assert 1000 < nats < math.inf  # e to that is no number of 64 bits
+    assert perplexity(m, TOKENS) == math.inf
 
 
 def test_probabilities_are_at_most_one():

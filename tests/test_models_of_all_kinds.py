@@ -5,6 +5,7 @@ Parity with transformers is in test_models_parity.py; the encoder of BERT is in 
 
 import io
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -67,6 +68,9 @@ def made(kind, seed=0, dropout=0.0, **changes):
     return model.requires_grad_(False)
 
 
+shared = cache(made)  # for tests that leave the model as it is
+
+
 def numbers(*shape, seed=1):
     return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed))
 
@@ -107,14 +111,14 @@ def assert_reads(found, may_read):
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_no_token_of_a_language_model_sees_those_after_it(placement, norm):
-    decoder = made(LanguageModel, norm_placement=placement, norm=norm).decoder
+    decoder = shared(LanguageModel, norm_placement=placement, norm=norm).decoder
     words = decoder.word_embedding(TOKENS[:1])
     found = influence(lambda words: decoder.states_of_words(words)[-1], words)
     assert_reads(found, causal_mask(T))
 
 
 def test_changing_a_token_changes_no_logits_before_it():
-    model = made(LanguageModel, rotary=RotarySizes(base=100.0), tied_embeddings=False)
+    model = shared(LanguageModel, rotary=RotarySizes(base=100.0), tied_embeddings=False)
     for place in range(T):
         other = TOKENS.clone()
         other[:, place] = (other[:, place] + 1) % V
@@ -124,13 +128,13 @@ def test_changing_a_token_changes_no_logits_before_it():
 
 def test_layers_with_a_window_reach_as_far_as_their_masks_composed():
     sizes = {"window": 2, "window_pattern": (True,)}
-    decoder = made(Decoder, **sizes)
+    decoder = shared(Decoder, **sizes)
     found = influence(
         lambda words: decoder.states_of_words(words)[-1], decoder.word_embedding(TOKENS[:1])
     )
     mask = causal_mask(T, window=2)
     assert_reads(found, compose_masks(compose_masks(mask, mask), mask))
-    encoder = made(Encoder, causal=False, n_layers=2, **sizes)
+    encoder = shared(Encoder, causal=False, n_layers=2, **sizes)
     found = influence(
         lambda words: encoder.states_of_words(words)[-1], encoder.word_embedding(TOKENS[:1])
     )
@@ -140,14 +144,14 @@ def test_layers_with_a_window_reach_as_far_as_their_masks_composed():
 
 @pytest.mark.parametrize("kind", [Decoder, LanguageModel])
 def test_each_layer_has_the_window_that_the_sizes_say(kind):
-    weights = made(kind, **WINDOW).attention_weights(TOKENS)
+    weights = shared(kind, **WINDOW).attention_weights(TOKENS)
     for layer, window in zip(weights, (3, None, 3), strict=True):
         assert ((layer > 0) == causal_mask(T, window=window)).all()
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_an_encoder_sees_both_sides(placement):
-    encoder = made(Encoder, causal=False, norm_placement=placement)
+    encoder = shared(Encoder, causal=False, norm_placement=placement)
     found = influence(
         lambda words: encoder.states_of_words(words)[-1], encoder.word_embedding(TOKENS[:1])
     )
@@ -156,15 +160,16 @@ def test_an_encoder_sees_both_sides(placement):
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_a_decoder_sees_all_of_the_source_and_no_token_after_its_own(placement):
-    model = made(EncoderDecoder, norm_placement=placement, **BOTH)
+    model = shared(EncoderDecoder, norm_placement=placement, **BOTH)
     written, read = model.word_embedding(TOKENS[:1]), model.word_embedding(SOURCE[:1])
 
     def through_source(words):
         encoded = model.encoder.states_of_words(words)[-1]
         return model.decoder.states_of_words(written, read=encoded)[-1]
 
+    encoded = model.encoder.states_of_words(read)[-1]
+
     def through_written(words):
-        encoded = model.encoder.states_of_words(read)[-1]
         return model.decoder.states_of_words(words, read=encoded)[-1]
 
     assert_reads(influence(through_source, read), torch.ones(T, S).bool())
@@ -189,7 +194,7 @@ def test_the_decoder_reads_the_output_of_the_encoder_and_not_what_entered_it():
 
 
 def test_the_order_of_what_the_encoder_gives_does_not_matter():
-    model, order = made(EncoderDecoder, **BOTH), torch.tensor([3, 0, 4, 1, 2])
+    model, order = shared(EncoderDecoder, **BOTH), torch.tensor([3, 0, 4, 1, 2])
     is_source = torch.arange(S) < torch.tensor([[S], [3]])
     read = model.encode(SOURCE, is_source=is_source)
     moved = model.decode(TOKENS, read[:, order], is_source=is_source[:, order])
@@ -197,72 +202,83 @@ def test_the_order_of_what_the_encoder_gives_does_not_matter():
     assert_equal(moved, model(SOURCE, TOKENS, is_source=is_source))
     # without positions the encoder knows no order either; with them it does
     assert_equal(model(SOURCE[:, order], TOKENS), model(SOURCE, TOKENS))
-    ordered = made(EncoderDecoder, **BOTH, **POSITIONS["learned"])
+    ordered = shared(EncoderDecoder, **BOTH, **POSITIONS["learned"])
     assert (ordered(SOURCE[:, order], TOKENS) - ordered(SOURCE, TOKENS)).abs().max() > 1e-2
 
 
 # --- padding and neighbours -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_token", [LEFT, RIGHT, INSIDE], ids=["left", "right", "inside"])
+# Three rows of four tokens each, filled up in three ways, and one that needs nothing.
+ROWS = numbers(4, T, seed=3)
+IS_TOKEN = torch.stack([LEFT[0], RIGHT[0], INSIDE[0], LEFT[1]])
+
+
+def alone(x, is_there):
+    """What is there, without the rest: of the rows with gaps, and of the one without."""
+    return x[:3][is_there[:3]].unflatten(0, (3, -1)), x[3:]
+
+
+def assert_reads_what_is_there(weights, is_target, is_source, wanted):
+    """The weights of targets that are there are `wanted`, and 0 into gaps."""
+    weights = weights.movedim((0, 2), (-2, -1))  # b, t, s, then layers and heads
+    reads = is_target[:, :, None] & is_source[:, None, :]
+    short = weights[:3][reads[:3]].unflatten(0, (3, int(is_target[0].sum()), -1))
+    for found, other in zip((short, weights[3:]), wanted, strict=True):
+        assert_equal(found, other.movedim((0, 2), (-2, -1)))
+    assert (weights[is_target[:, :, None] & ~is_source[:, None, :]] == 0).all()
+
+
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("window", [{}, WINDOW], ids=["full", "window"])
-def test_a_row_of_a_language_model_does_not_know_how_it_was_filled_up(is_token, positions, window):
-    model = made(LanguageModel, **POSITIONS[positions], **window)
-    logits = model(TOKENS, is_token=is_token)
-    weights = model.attention_weights(TOKENS, is_token=is_token)
-    for i in range(B):
-        alone = TOKENS[i : i + 1, is_token[i]]
-        assert_equal(logits[i, is_token[i]], model(alone)[0])
-        here = weights[:, i][..., is_token[i], :]
-        assert_equal(here[..., is_token[i]], model.attention_weights(alone)[:, 0])
-        assert (here[..., ~is_token[i]] == 0).all()
-    other = torch.where(is_token, TOKENS, (TOKENS + 1) % V)
-    same = model(other, is_token=is_token)
-    assert_equal(logits[is_token], same[is_token], atol=0)
+def test_a_row_of_a_language_model_does_not_know_how_it_was_filled_up(positions, window):
+    model = shared(LanguageModel, **POSITIONS[positions], **window)
+    logits = model(ROWS, is_token=IS_TOKEN)
+    without_gaps = alone(ROWS, IS_TOKEN)
+    for found, tokens in zip(alone(logits, IS_TOKEN), without_gaps, strict=True):
+        assert_equal(found, model(tokens))
+    weights = model.attention_weights(ROWS, is_token=IS_TOKEN)
+    wanted = [model.attention_weights(tokens) for tokens in without_gaps]
+    assert_reads_what_is_there(weights, IS_TOKEN, IS_TOKEN, wanted)
+    other = torch.where(IS_TOKEN, ROWS, (ROWS + 1) % V)
+    same = model(other, is_token=IS_TOKEN)
+    assert_equal(logits[IS_TOKEN], same[IS_TOKEN], atol=0)
     assert logits.isfinite().all()
 
 
-@pytest.mark.parametrize("is_token", [LEFT, RIGHT, INSIDE], ids=["left", "right", "inside"])
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_an_encoder_of_any_positions_does_not_know_how_a_row_was_filled_up(is_token, positions):
+def test_an_encoder_of_any_positions_does_not_know_how_a_row_was_filled_up(positions):
     sizes = {"causal": False, "window": 3, "window_pattern": (True, False)}
-    model = made(Encoder, **sizes, **POSITIONS[positions])
-    out = model(TOKENS, is_token=is_token)
-    for i in range(B):
-        assert_equal(out[i, is_token[i]], model(TOKENS[i : i + 1, is_token[i]])[0])
+    model = shared(Encoder, **sizes, **POSITIONS[positions])
+    out = alone(model(ROWS, is_token=IS_TOKEN), IS_TOKEN)
+    for found, tokens in zip(out, alone(ROWS, IS_TOKEN), strict=True):
+        assert_equal(found, model(tokens))
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_both_rows_of_a_translation_may_be_filled_up(positions):
-    model = made(EncoderDecoder, **BOTH, **POSITIONS[positions])
-    for is_source in (RIGHT[:, -S:], LEFT[:, :S]):
-        call = {"is_source": is_source, "is_token": LEFT}
-        logits = model(SOURCE, TOKENS, **call)
-        cross = model.cross_attention_weights(SOURCE, TOKENS, **call)
-        of_encoder, of_decoder = model.attention_weights(SOURCE, TOKENS, **call)
-        for i in range(B):
-            source = SOURCE[i : i + 1, is_source[i]]
-            tokens = TOKENS[i : i + 1, LEFT[i]]
-            assert_equal(logits[i, LEFT[i]], model(source, tokens)[0])
-            here = cross[:, i][..., LEFT[i], :]
-            assert_equal(
-                here[..., is_source[i]], model.cross_attention_weights(source, tokens)[:, 0]
-            )
-            assert (here[..., ~is_source[i]] == 0).all()
-            for found, wanted, kept in zip(
-                (of_encoder, of_decoder),
-                model.attention_weights(source, tokens),
-                (is_source[i], LEFT[i]),
-                strict=True,
-            ):
-                assert_equal(found[:, i][..., kept, :][..., kept], wanted[:, 0])
+    model = shared(EncoderDecoder, **BOTH, **POSITIONS[positions])
+    source, is_source = numbers(4, S, seed=4), torch.ones(4, S).bool()
+    is_source[:3] = torch.arange(S) < torch.tensor([[3]])
+    is_source[1:3] = torch.stack([is_source[1].flip(0), INSIDE[0, 2:]])
+    call = {"is_source": is_source, "is_token": IS_TOKEN}
+    pairs = list(zip(alone(source, is_source), alone(ROWS, IS_TOKEN), strict=True))
+    logits = alone(model(source, ROWS, **call), IS_TOKEN)
+    for found, pair in zip(logits, pairs, strict=True):
+        assert_equal(found, model(*pair))
+    cross = model.cross_attention_weights(source, ROWS, **call)
+    wanted = [model.cross_attention_weights(*pair) for pair in pairs]
+    assert_reads_what_is_there(cross, IS_TOKEN, is_source, wanted)
+    own = model.attention_weights(source, ROWS, **call)
+    wanted = zip(*(model.attention_weights(*pair) for pair in pairs), strict=True)
+    for found, is_there, others in zip(own, (is_source, IS_TOKEN), wanted, strict=True):
+        assert_reads_what_is_there(found, is_there, is_there, others)
 
 
 @pytest.mark.parametrize("kind", [LanguageModel, EncoderDecoder])
 def test_a_row_does_not_notice_its_neighbours(kind):
     both = kind is EncoderDecoder
-    model = made(kind, **(BOTH if both else {}), **POSITIONS["rotary"])
+    model = shared(kind, **(BOTH if both else {}), **POSITIONS["rotary"])
     rows = (SOURCE, TOKENS) if both else (TOKENS,)
     for i in range(B):
         assert_equal(model(*rows)[i], model(*(row[i : i + 1] for row in rows))[0])
@@ -272,7 +288,7 @@ def test_a_row_does_not_notice_its_neighbours(kind):
 
 
 def test_states_begin_with_what_enters_and_end_with_what_the_logits_are_made_of():
-    model = made(LanguageModel, **POSITIONS["sinusoidal"], tied_embeddings=False)
+    model = shared(LanguageModel, **POSITIONS["sinusoidal"], tied_embeddings=False)
     states = model.states(TOKENS)
     assert len(states) == N_LAYERS + 1
     words = model.decoder.word_embedding(TOKENS) * M**0.5
@@ -304,16 +320,19 @@ def test_one_matrix_serves_both_ends_where_the_embedding_is_tied():
 
 def test_an_output_matrix_of_its_own_is_another_one():
     for kind, sizes in ((LanguageModel, {}), (EncoderDecoder, BOTH)):
-        model = made(kind, tied_embeddings=False, **sizes)
+        model = shared(kind, tied_embeddings=False, **sizes)
         assert tuple(model.output.weight.shape) == (V, M) and model.output.bias is None
-        tied = made(kind, **sizes)
+        tied = shared(kind, **sizes)
         counts = [sum(p.numel() for p in m.parameters()) for m in (model, tied)]
         assert counts == [model.sizes.n_parameters, tied.sizes.n_parameters]
         assert counts[0] - counts[1] == V * M
+    read = model.encode(SOURCE)
+    states = model.decoder.states_of_words(model.word_embedding(TOKENS), read=read)
+    assert_equal(model(SOURCE, TOKENS), states[-1] @ model.output.weight.T, atol=1e-13)
 
 
 def test_the_embedding_serves_both_stacks_and_the_end():
-    model = made(EncoderDecoder, **BOTH)
+    model = shared(EncoderDecoder, **BOTH)
     names = [name for name, _ in model.named_parameters() if "word_embedding" in name]
     assert names == ["word_embedding.weight"]
     read = model.encode(SOURCE)
@@ -335,7 +354,7 @@ def test_the_factor_of_a_scaled_embedding_is_rounded_as_the_weights_are():
 
 
 def test_a_decoder_alone_is_that_of_the_language_model():
-    model = made(LanguageModel, **POSITIONS["rotary"])
+    model = shared(LanguageModel, **POSITIONS["rotary"])
     decoder = made(Decoder, seed=5, **POSITIONS["rotary"])
     decoder.load_state_dict(model.decoder.state_dict())
     assert_equal(decoder(TOKENS, is_token=LEFT), model.states(TOKENS, is_token=LEFT)[-1], atol=0)
@@ -343,7 +362,7 @@ def test_a_decoder_alone_is_that_of_the_language_model():
 
 
 def test_a_decoder_with_something_to_read_is_that_of_the_translator():
-    model = made(EncoderDecoder, **BOTH)
+    model = shared(EncoderDecoder, **BOTH)
     decoder = made(Decoder, seed=5, **BOTH)
     weights = model.decoder.state_dict() | {"word_embedding.weight": model.word_embedding.weight}
     decoder.load_state_dict(weights)
@@ -419,7 +438,7 @@ KINDS = [(Encoder, {"causal": False}), (LanguageModel, {}), (EncoderDecoder, BOT
 
 @pytest.mark.parametrize("kind,sizes", KINDS)
 def test_a_state_dict_gives_the_same_model_back_even_to_one_without_memory(kind, sizes):
-    model, file = made(kind, **sizes, **POSITIONS["rotary"]), io.BytesIO()
+    model, file = shared(kind, **sizes, **POSITIONS["rotary"]), io.BytesIO()
     rows = (SOURCE, TOKENS) if kind is EncoderDecoder else (TOKENS,)
     torch.save(model.state_dict(), file)
     file.seek(0)
@@ -436,7 +455,7 @@ def test_a_state_dict_gives_the_same_model_back_even_to_one_without_memory(kind,
 def test_dropout_acts_while_training_and_not_after(kind, sizes):
     model = made(kind, dropout=0.3, **sizes)
     rows = (SOURCE, TOKENS) if kind is EncoderDecoder else (TOKENS,)
-    plain = made(kind, **sizes)(*rows)
+    plain = shared(kind, **sizes)(*rows)
     assert_equal(model(*rows), plain, atol=0)
     model.train()
     torch.manual_seed(0)
@@ -466,5 +485,5 @@ def test_every_parameter_gets_a_gradient(kind, sizes):
 
 
 def test_numbers_of_32_bits_will_do():
-    model = made(EncoderDecoder, **BOTH)
+    model = shared(EncoderDecoder, **BOTH)
     assert_equal(model(SOURCE.int(), TOKENS.int()), model(SOURCE, TOKENS), atol=0)

@@ -16,7 +16,7 @@ from scipy.spatial.distance import jensenshannon
 import make_attention
 from attnlib import PUBLISHED, AttentionSizes, load_pretrained
 from attnlib.data import declaration, pretrained_attention
-from attnlib.pretrained import folder_of, is_installed, load_encoder
+from attnlib.pretrained import SOURCES, folder_of, load_encoder
 
 # BERT's heads have the width m/h; all else differs.
 B, T, H, D, M, INNER, V, CONTEXT, LAYERS = 3, 5, 4, 2, 8, 11, 13, 9, 6
@@ -127,8 +127,9 @@ TEXTS = [PLAIN, "", declaration("en")[:400], "Éclair, naïve; 東京 and ZÜRIC
 
 @pytest.fixture(scope="module")
 def minilm(request):
-    if not is_installed("minilm-l6"):
-        why = "MiniLM's weights are not here (make weights): the tests of them did not run."
+    # the Hub's two files are not enough: its configuration and tokenizer are read here, too
+    if SOURCES["minilm-l6"].installed() is None:
+        why = "MiniLM's package is not here (make weights): the tests of it did not run."
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
             print(f"\n{why}")
         pytest.skip(why)

@@ -36,10 +36,11 @@ def in_fp64():
         torch.set_default_dtype(torch.float32)
 
 
-def made(kind, config):
+def made(kind, config_kind, **config):
     """A model with random numbers everywhere, those of biases and norms too."""
     with in_fp64():
-        model = kind(config).eval().requires_grad_(False)
+        model = kind(config_kind(vocab_size=V, attn_implementation="eager", **config))
+        model.eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(0)
     for name, weight in model.named_parameters():
         if "embed_positions" in name and isinstance(model, transformers.MarianMTModel):
@@ -67,15 +68,23 @@ def loaded(model, weights):
     return model
 
 
-def named(theirs, pairs, modules=("weight", "bias")):
+def named(theirs, pairs):
     """Their weights under our names; a module without one of its kinds has none here either."""
     weights = dict(theirs.state_dict())
     return {
         f"{ours}.{kind}": weights[f"{their_name}.{kind}"]
         for ours, their_name in pairs
-        for kind in modules
+        for kind in ("weight", "bias")
         if f"{their_name}.{kind}" in weights
     }
+
+
+def pairs_of_layers(ours, theirs, n_layers, names):
+    return [
+        (f"{ours}.{i}.{our_name}", f"{theirs}.{i}.{their_name}")
+        for i in range(n_layers)
+        for our_name, their_name in names.items()
+    ]
 
 
 def assert_equal(actual, wanted, atol=1e-11):
@@ -93,7 +102,8 @@ def heads(n_query_heads, n_kv_heads, head_dim, **options):
 
 
 def sizes(**fields):
-    return ModelSizes(name="a small model", source="made up for a test", **fields)
+    of_all = {"vocabulary": V, "context": CONTEXT, "norm_epsilon": 1e-3}
+    return ModelSizes(name="a small model", source="made up for a test", **of_all | fields)
 
 
 # --- decoders ---------------------------------------------------------------------------------
@@ -103,16 +113,13 @@ def gpt_2():
     m, h, inner, n_layers = 12, 3, 17, 4
     theirs = made(
         transformers.GPT2LMHeadModel,
-        transformers.GPT2Config(
-            vocab_size=V,
-            n_positions=CONTEXT,
-            n_embd=m,
-            n_layer=n_layers,
-            n_head=h,
-            n_inner=inner,
-            layer_norm_epsilon=1e-3,
-            attn_implementation="eager",
-        ),
+        transformers.GPT2Config,
+        n_positions=CONTEXT,
+        n_embd=m,
+        n_layer=n_layers,
+        n_head=h,
+        n_inner=inner,
+        layer_norm_epsilon=1e-3,
     )
     ours = LanguageModel(
         sizes(
@@ -123,12 +130,9 @@ def gpt_2():
             gated=False,
             activation="gelu-tanh",
             feed_forward_biases=True,
-            vocabulary=V,
             tied_embeddings=True,
             norm="layer",
             norm_placement="pre",
-            norm_epsilon=1e-3,
-            context=CONTEXT,
             learned_positions=True,
         )
     )
@@ -137,30 +141,53 @@ def gpt_2():
         ("decoder.position_embedding", "transformer.wpe"),
         ("decoder.end_norm", "transformer.ln_f"),
     ]
+    layers = ("decoder.blocks", "transformer.h", n_layers)
+    pairs += pairs_of_layers(*layers, {"attention_norm": "ln_1", "feed_forward_norm": "ln_2"})
     turned = {}  # their matrices have a row for each number that goes in
-    for i in range(n_layers):
-        block, theirs_block = f"decoder.blocks.{i}", f"transformer.h.{i}"
-        pairs += [
-            (f"{block}.attention_norm", f"{theirs_block}.ln_1"),
-            (f"{block}.feed_forward_norm", f"{theirs_block}.ln_2"),
-        ]
-        for our_name, their_name in (
-            ("attention.output", "attn.c_proj"),
-            ("feed_forward.widen", "mlp.c_fc"),
-            ("feed_forward.narrow", "mlp.c_proj"),
+    matrices = {
+        "attention.output": "attn.c_proj",
+        "feed_forward.widen": "mlp.c_fc",
+        "feed_forward.narrow": "mlp.c_proj",
+    }
+    for our_name, their_name in pairs_of_layers(*layers, matrices):
+        linear = theirs.get_submodule(their_name)
+        turned |= {f"{our_name}.weight": linear.weight.T, f"{our_name}.bias": linear.bias}
+    for our_name, their_name in pairs_of_layers(*layers, {"attention": "attn.c_attn"}):
+        joint = theirs.get_submodule(their_name)
+        for name, weight, bias in zip(
+            ("query", "key", "value"), joint.weight.T.split(m), joint.bias.split(m), strict=True
         ):
-            linear = theirs.get_submodule(f"{theirs_block}.{their_name}")
-            turned[f"{block}.{our_name}.weight"] = linear.weight.T
-            turned[f"{block}.{our_name}.bias"] = linear.bias
-        joint = theirs.get_submodule(f"{theirs_block}.attn.c_attn")
-        for j, name in enumerate(("query", "key", "value")):
-            turned[f"{block}.attention.{name}.weight"] = joint.weight.T[j * m : (j + 1) * m]
-            turned[f"{block}.attention.{name}.bias"] = joint.bias[j * m : (j + 1) * m]
+            turned |= {f"{our_name}.{name}.weight": weight, f"{our_name}.{name}.bias": bias}
     return theirs, loaded(ours, named(theirs, pairs) | turned)
 
 
-def in_the_manner_of_llama(theirs, n_layers, norms):
-    """Pairs of names that Llama and Gemma share; `norms` are those of a layer."""
+def in_the_manner_of_llama(kind, config_kind, config, norms, *, n_layers, attention=None, **fields):
+    """Theirs, ours without weights, and theirs under our names; `norms` are those of a layer."""
+    m, h, g, d, inner = 18, 6, 2, 4, 19
+    theirs = made(
+        kind,
+        config_kind,
+        hidden_size=m,
+        intermediate_size=inner,
+        num_hidden_layers=n_layers,
+        num_attention_heads=h,
+        num_key_value_heads=g,
+        head_dim=d,
+        rms_norm_eps=1e-3,
+        **config,
+    )
+    ours = LanguageModel(
+        sizes(
+            n_layers=n_layers,
+            width=m,
+            attention=heads(h, g, d, **attention or {}),
+            feed_forward_width=inner,
+            gated=True,
+            norm="rms",
+            **fields,
+        ),
+        pairing="half",
+    )
     pairs = [("decoder.word_embedding", "model.embed_tokens"), ("decoder.end_norm", "model.norm")]
     if not theirs.config.tie_word_embeddings:
         pairs.append(("output", "lm_head"))
@@ -175,55 +202,26 @@ def in_the_manner_of_llama(theirs, n_layers, norms):
         "feed_forward.widen": "mlp.up_proj",
         "feed_forward.narrow": "mlp.down_proj",
     }
-    pairs += [
-        (f"decoder.blocks.{i}.{ours}", f"model.layers.{i}.{their_name}")
-        for i in range(n_layers)
-        for ours, their_name in in_layer.items()
-    ]
-    return named(theirs, pairs)
+    pairs += pairs_of_layers("decoder.blocks", "model.layers", n_layers, in_layer)
+    return theirs, ours, named(theirs, pairs)
 
 
 def llama(tied=False):
-    m, h, g, d, inner, n_layers = 18, 6, 2, 4, 19, 3
-    theirs = made(
+    theirs, ours, weights = in_the_manner_of_llama(
         transformers.LlamaForCausalLM,
-        transformers.LlamaConfig(
-            vocab_size=V,
-            hidden_size=m,
-            intermediate_size=inner,
-            num_hidden_layers=n_layers,
-            num_attention_heads=h,
-            num_key_value_heads=g,
-            head_dim=d,
-            rms_norm_eps=1e-3,
-            rope_parameters={"rope_type": "default", "rope_theta": 100.0},
-            tie_word_embeddings=tied,
-            attn_implementation="eager",
-        ),
+        transformers.LlamaConfig,
+        {
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100.0},
+            "tie_word_embeddings": tied,
+        },
+        {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"},
+        n_layers=3,
+        activation="silu",
+        tied_embeddings=tied,
+        norm_placement="pre",
+        rotary=RotarySizes(base=100.0),
     )
-    ours = LanguageModel(
-        sizes(
-            n_layers=n_layers,
-            width=m,
-            attention=heads(h, g, d),
-            feed_forward_width=inner,
-            gated=True,
-            activation="silu",
-            vocabulary=V,
-            tied_embeddings=tied,
-            norm="rms",
-            norm_placement="pre",
-            norm_epsilon=1e-3,
-            context=CONTEXT,
-            rotary=RotarySizes(base=100.0),
-        ),
-        pairing="half",
-    )
-    norms = {
-        "attention_norm": "input_layernorm",
-        "feed_forward_norm": "post_attention_layernorm",
-    }
-    return theirs, loaded(ours, in_the_manner_of_llama(theirs, n_layers, norms))
+    return theirs, loaded(ours, weights)
 
 
 def llama_with_one_matrix_for_both_ends():
@@ -231,55 +229,34 @@ def llama_with_one_matrix_for_both_ends():
 
 
 def gemma_3():
-    m, h, g, d, inner, n_layers, window = 18, 6, 2, 4, 19, 7, 3
-    theirs = made(
+    window = 3
+    theirs, ours, weights = in_the_manner_of_llama(
         GEMMA,
-        transformers.Gemma3TextConfig(
-            vocab_size=V,
-            hidden_size=m,
-            intermediate_size=inner,
-            num_hidden_layers=n_layers,
-            num_attention_heads=h,
-            num_key_value_heads=g,
-            head_dim=d,
-            query_pre_attn_scalar=11,
-            sliding_window=window,
-            rms_norm_eps=1e-3,
-            rope_parameters={
+        transformers.Gemma3TextConfig,
+        {
+            "query_pre_attn_scalar": 11,
+            "sliding_window": window,
+            "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 100.0},
             },
-            attn_implementation="eager",
-        ),
+        },
+        {
+            "attention_norm": "input_layernorm",
+            "attention_out_norm": "post_attention_layernorm",
+            "feed_forward_norm": "pre_feedforward_layernorm",
+            "feed_forward_out_norm": "post_feedforward_layernorm",
+        },
+        n_layers=7,
+        attention={"scale_width": 11, "query_key_norm": True},
+        activation="gelu-tanh",
+        tied_embeddings=True,
+        norm_placement="peri",
+        rotary=RotarySizes(base=100.0, window_base=50.0, scaling=LinearScaling(factor=8.0)),
+        window=window,
+        window_pattern=(True, True, True, True, True, False),
+        scaled_embedding=True,
     )
-    ours = LanguageModel(
-        sizes(
-            n_layers=n_layers,
-            width=m,
-            attention=heads(h, g, d, scale_width=11, query_key_norm=True),
-            feed_forward_width=inner,
-            gated=True,
-            activation="gelu-tanh",
-            vocabulary=V,
-            tied_embeddings=True,
-            norm="rms",
-            norm_placement="peri",
-            norm_epsilon=1e-3,
-            context=CONTEXT,
-            rotary=RotarySizes(base=100.0, window_base=50.0, scaling=LinearScaling(factor=8.0)),
-            window=window,
-            window_pattern=(True, True, True, True, True, False),
-            scaled_embedding=True,
-        ),
-        pairing="half",
-    )
-    norms = {
-        "attention_norm": "input_layernorm",
-        "attention_out_norm": "post_attention_layernorm",
-        "feed_forward_norm": "pre_feedforward_layernorm",
-        "feed_forward_out_norm": "post_feedforward_layernorm",
-    }
-    weights = in_the_manner_of_llama(theirs, n_layers, norms)
     weights = {name: weight + ("norm" in name) for name, weight in weights.items()}  # w for 1 + w
     return theirs, loaded(ours, weights)
 
@@ -321,85 +298,84 @@ def test_all_weights_of_the_decoder_are_used_and_none_is_used_twice(family):
 # --- encoder and decoder ----------------------------------------------------------------------
 
 M2, H2, INNER2, N_ENCODER, N_DECODER = 12, 3, 17, 2, 4
-BOTH = {
-    "vocab_size": V,
-    "d_model": M2,
-    "encoder_layers": N_ENCODER,
-    "decoder_layers": N_DECODER,
-    "encoder_attention_heads": H2,
-    "decoder_attention_heads": H2,
-    "encoder_ffn_dim": INNER2,
-    "decoder_ffn_dim": INNER2,
-    "max_position_embeddings": CONTEXT,
-    "attn_implementation": "eager",
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-    "bos_token_id": 2,
-    "decoder_start_token_id": 2,
-}
+STACKS = {"encoder": N_ENCODER, "decoder": N_DECODER}
 
 
-def both_sizes(**changes):
-    return sizes(
-        **{
-            "n_layers": N_DECODER,
-            "n_encoder_layers": N_ENCODER,
-            "width": M2,
-            "attention": heads(H2, H2, M2 // H2, biases=True),
-            "feed_forward_width": INNER2,
-            "gated": False,
-            "feed_forward_biases": True,
-            "vocabulary": V,
-            "tied_embeddings": True,
-            "norm": "layer",
-            "norm_placement": "post",
-            "norm_at_end": False,
-            "norm_epsilon": 1e-5,  # theirs is torch's and cannot be chosen
-            "context": CONTEXT,
-        }
-        | changes
+def in_the_manner_of_bart(kind, config_kind, config, **fields):
+    """Theirs, ours without weights, and theirs under our names, but for the positions."""
+    theirs = made(
+        kind,
+        config_kind,
+        d_model=M2,
+        encoder_layers=N_ENCODER,
+        decoder_layers=N_DECODER,
+        encoder_attention_heads=H2,
+        decoder_attention_heads=H2,
+        encoder_ffn_dim=INNER2,
+        decoder_ffn_dim=INNER2,
+        max_position_embeddings=CONTEXT,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=2,
+        decoder_start_token_id=2,
+        **config,
     )
-
-
-def in_the_manner_of_bart(theirs):
+    ours = EncoderDecoder(
+        sizes(
+            n_layers=N_DECODER,
+            n_encoder_layers=N_ENCODER,
+            width=M2,
+            attention=heads(H2, H2, M2 // H2, biases=True),
+            feed_forward_width=INNER2,
+            gated=False,
+            feed_forward_biases=True,
+            tied_embeddings=True,
+            norm="layer",
+            norm_placement="post",
+            norm_at_end=False,
+            norm_epsilon=1e-5,  # theirs is torch's and cannot be chosen
+            **fields,
+        )
+    )
     pairs = [("word_embedding", "model.shared")]
-    for stack, n_layers in (("encoder", N_ENCODER), ("decoder", N_DECODER)):
-        in_layer = {
-            "attention.query": "self_attn.q_proj",
-            "attention.key": "self_attn.k_proj",
-            "attention.value": "self_attn.v_proj",
-            "attention.output": "self_attn.out_proj",
-            "attention_norm": "self_attn_layer_norm",
-            "cross_attention.query": "encoder_attn.q_proj",
-            "cross_attention.key": "encoder_attn.k_proj",
-            "cross_attention.value": "encoder_attn.v_proj",
-            "cross_attention.output": "encoder_attn.out_proj",
-            "cross_attention_norm": "encoder_attn_layer_norm",
-            "feed_forward.widen": "fc1",
-            "feed_forward.narrow": "fc2",
-            "feed_forward_norm": "final_layer_norm",
-        }
+    in_layer = {
+        "attention.query": "self_attn.q_proj",
+        "attention.key": "self_attn.k_proj",
+        "attention.value": "self_attn.v_proj",
+        "attention.output": "self_attn.out_proj",
+        "attention_norm": "self_attn_layer_norm",
+        "cross_attention.query": "encoder_attn.q_proj",
+        "cross_attention.key": "encoder_attn.k_proj",
+        "cross_attention.value": "encoder_attn.v_proj",
+        "cross_attention.output": "encoder_attn.out_proj",
+        "cross_attention_norm": "encoder_attn_layer_norm",
+        "feed_forward.widen": "fc1",
+        "feed_forward.narrow": "fc2",
+        "feed_forward_norm": "final_layer_norm",
+    }
+    for stack, n_layers in STACKS.items():
         pairs.append((f"{stack}.embedding_norm", f"model.{stack}.layernorm_embedding"))
-        pairs += [
-            (f"{stack}.blocks.{i}.{ours}", f"model.{stack}.layers.{i}.{their_name}")
-            for i in range(n_layers)
-            for ours, their_name in in_layer.items()
-        ]
+        pairs += pairs_of_layers(f"{stack}.blocks", f"model.{stack}.layers", n_layers, in_layer)
     assert not theirs.final_logits_bias.any()  # a constant, not a parameter
-    return named(theirs, pairs)
+    return theirs, ours, named(theirs, pairs)
+
+
+def position_tables(theirs):
+    return {
+        stack: theirs.get_submodule(f"model.{stack}.embed_positions").weight for stack in STACKS
+    }
 
 
 def bart():
-    theirs = made(
+    theirs, ours, weights = in_the_manner_of_bart(
         transformers.BartForConditionalGeneration,
-        transformers.BartConfig(**BOTH, activation_function="gelu", scale_embedding=False),
+        transformers.BartConfig,
+        {"activation_function": "gelu", "scale_embedding": False},
+        activation="gelu",
+        learned_positions=True,
+        norm_of_embedding=True,
     )
-    ours = EncoderDecoder(
-        both_sizes(activation="gelu", learned_positions=True, norm_of_embedding=True)
-    )
-    weights = in_the_manner_of_bart(theirs)
-    for stack in ("encoder", "decoder"):  # the first two rows of their tables belong to no position
-        table = theirs.get_submodule(f"model.{stack}.embed_positions").weight
+    for stack, table in position_tables(theirs).items():  # their first two rows are no position's
         weights[f"{stack}.position_embedding.weight"] = table[2:]
     return theirs, loaded(ours, weights)
 
@@ -409,22 +385,22 @@ def marian():
 
     A norm and a matrix do not care in which order coordinates come, if all keep to it.
     """
-    theirs = made(
+    theirs, ours, theirs_by_our_names = in_the_manner_of_bart(
         transformers.MarianMTModel,
-        transformers.MarianConfig(**BOTH, activation_function="relu", scale_embedding=True),
+        transformers.MarianConfig,
+        {"activation_function": "relu", "scale_embedding": True},
+        activation="relu",
+        sinusoidal_positions=True,
+        scaled_embedding=True,
     )
-    for stack in ("encoder", "decoder"):
-        table = theirs.get_submodule(f"model.{stack}.embed_positions").weight
-        angles = np.arange(CONTEXT)[:, None] / 10_000 ** (np.arange(M2 // 2) / (M2 // 2))
-        wanted = torch.from_numpy(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+    angles = np.arange(CONTEXT)[:, None] / 10_000 ** (np.arange(M2 // 2) / (M2 // 2))
+    wanted = torch.from_numpy(np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
+    for table in position_tables(theirs).values():
         table.copy_(wanted)
-    ours = EncoderDecoder(
-        both_sizes(activation="relu", sinusoidal_positions=True, scaled_embedding=True)
-    )
     order = torch.arange(M2).reshape(2, M2 // 2).T.flatten()  # our i-th coordinate among theirs
     assert_equal(sinusoidal_encoding(torch.arange(CONTEXT), M2).double(), wanted[:, order], 1e-7)
     weights = {}
-    for name, weight in in_the_manner_of_bart(theirs).items():
+    for name, weight in theirs_by_our_names.items():
         module, kind = name.rsplit(".", 1)
         reads_stream = module.endswith(("query", "key", "value", "widen", "word_embedding"))
         if kind == "weight" and reads_stream:

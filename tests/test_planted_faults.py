@@ -23,10 +23,14 @@ MASKS_AND_SOFTMAX = [
 ]
 SCALE = ["B20", "B21", "B22", "B23", "B25", "B27"]
 TOKENIZER = ["B70", "B72", "B74", "B76"]
+CACHES = ["B30", "B32", "B33", "B34", "B36", "B38", "B39", "B3A", "B3C", "B3D", "B3E"]
+WINDOWS = ["B40", "B43"]
 POSITIONS = ["B38", "B61", "B62", "B63", "B65", "B67", "B68"]
 
 
-@pytest.mark.parametrize("bug", MASKS_AND_SOFTMAX + SCALE + POSITIONS + TOKENIZER)
+@pytest.mark.parametrize(
+    "bug", MASKS_AND_SOFTMAX + SCALE + CACHES + WINDOWS + POSITIONS + TOKENIZER
+)
 def test_every_kind_of_reported_bug_is_planted(bug):
     assert any(fault.bug == bug for fault in table.FAULTS)
 

@@ -150,6 +150,12 @@ def test_rows_draw_by_themselves():
     assert len(set(alone)) > 1
 
 
+def test_rows_need_not_stand_together_in_memory():
+    p, u = torch.rand(V, 5, 2).double(), torch.rand(2, 5).double()
+    one_by_one = [[draw(p[:, i, j], u[j, i]).item() for j in range(2)] for i in range(5)]
+    assert draw(p.permute(1, 2, 0), u.T).tolist() == one_by_one
+
+
 def test_the_row_that_cannot_be_sampled_is_named():
     z = logits(4, V)
     assert fault_of_logits(z) is None
@@ -224,6 +230,12 @@ def test_greedy_is_the_limit_of_low_temperatures_and_the_argmax():
     assert_equal(greedy, Sampler(temperature=1e-6).probabilities(z))
 
 
+def test_a_temperature_that_rounds_logits_to_one_does_not_change_which_are_the_largest():
+    z = torch.tensor([0.0, 1e-17, -1.0], dtype=torch.float64)
+    assert (z / 1e308)[0] == (z / 1e308)[1]
+    assert Sampler(temperature=1e308, top_k=1).probabilities(z).tolist() == [0, 1, 0]
+
+
 def supports(first, second):
     """Which tokens are left after two steps in the one order and in the other."""
     z = logits(200, V)
@@ -260,6 +272,17 @@ def test_these_steps_commute(pair):
 def test_these_steps_do_not_commute(pair):
     one, other = supports(*pair)
     assert (one != other).any()
+
+
+def test_the_steps_of_a_sampler_act_in_the_order_that_is_stated():
+    z = logits(300, V)
+    p = Sampler(temperature=2.5, top_k=4, top_p=0.9, min_p=0.12).probabilities(z)
+    wrong = [(top_p, hot, top_k, min_p), (hot, top_p, top_k, min_p), (hot, top_k, min_p, top_p)]
+    for order in [(hot, top_k, top_p, min_p), (top_k, hot, top_p, min_p), *wrong]:
+        found = z
+        for step in order:
+            found = step(found)
+        assert torch.allclose(found.softmax(-1), p, rtol=0, atol=1e-13) == (order not in wrong)
 
 
 # --- another library --------------------------------------------------------------------------
@@ -301,13 +324,13 @@ def test_draws_come_as_often_as_their_probabilities_say():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_steps_keep_the_dtype_and_probabilities_have_64_bits(dtype):
-    z = logits().to(dtype)
+def test_steps_compute_in_64_bits_and_round_once_to_the_dtype_that_is_given(dtype):
+    # so many rows that some are kept or not by the last of 24 bits
+    z = logits(200_000 if dtype == torch.float32 else 1000, V).to(dtype)
     for step in (hot, top_k, top_p, min_p):
-        assert step(z).dtype == dtype
-    assert_equal(
-        Sampler(top_k=4).probabilities(z), Sampler(top_k=4).probabilities(z.double()), atol=0
-    )
+        assert_equal(step(z), step(z.double()).to(dtype), atol=0)
+    sampler = Sampler(temperature=0.7, top_k=4, top_p=0.9, min_p=0.1)
+    assert_equal(sampler.probabilities(z), sampler.probabilities(z.double()), atol=0)
 
 
 def test_a_step_changes_no_logits_that_it_is_given():

@@ -197,16 +197,18 @@ def defined_adam_w(slopes, rates, *, start, decay, betas=(0.9, 0.95), epsilon=1e
 
 
 @pytest.mark.parametrize("clip", [None, 1.0, 100.0])
-def test_steps_are_those_of_adam_w_on_clipped_gradients_and_only_matrices_decay(clip):
+@pytest.mark.parametrize("betas,floor", [({}, {}), ({"betas": (0.7, 0.8)}, {"floor": 0.6})])
+def test_steps_are_those_of_adam_w_on_clipped_gradients_and_only_matrices_decay(clip, betas, floor):
     model, batches = Scale(), [1.0, -0.01, 2.0, 0.5]
-    record = train(model, pull, batches, n_steps=4, clip=clip, weight_decay=0.3, **PLAN)
+    chosen = {"clip": clip, "weight_decay": 0.3} | betas | floor
+    record = train(model, pull, batches, n_steps=4, **chosen, **PLAN)
     assert record.rates == tuple(
-        learning_rate(i, peak=0.05, n_warm_up=2, n_steps=4) for i in range(1, 5)
+        learning_rate(i, peak=0.05, n_warm_up=2, n_steps=4, **floor) for i in range(1, 5)
     )
     factors = [1.0 if clip is None else min(1.0, clip / (5 * abs(b))) for b in batches]
     for parameter, slope, decay in ((model.matrix, 3.0, 0.3), (model.vector, 4.0, 0.0)):
         slopes = [slope * b * f for b, f in zip(batches, factors, strict=True)]
-        wanted = defined_adam_w(slopes, record.rates, start=2.0, decay=decay)
+        wanted = defined_adam_w(slopes, record.rates, start=2.0, decay=decay, **betas)
         # torch divides by the length plus 1e-6
         assert parameter.item() == pytest.approx(wanted, abs=1e-6)
         # what decays, and what is clipped, makes a difference that this would show
@@ -219,6 +221,14 @@ def test_without_decay_a_parameter_without_gradient_stays_and_with_it_only_matri
     rates = [learning_rate(i, peak=0.05, n_warm_up=2, n_steps=3) for i in (1, 2, 3)]
     assert model.matrix.item() == pytest.approx(2 * math.prod(1 - 0.5 * r for r in rates))
     assert model.vector.item() == 2.0
+
+
+def test_what_needs_no_gradient_stays_as_it_is_and_has_no_part_in_the_length():
+    model = Scale()
+    model.matrix.requires_grad_(False)
+    record = train(model, pull, [1.0, 0.5], n_steps=2, **PLAN)
+    assert model.matrix.item() == 2.0 > model.vector.item()
+    assert record.gradient_norms == pytest.approx([4.0, 2.0])
 
 
 SIZES = replace(
@@ -266,11 +276,31 @@ def test_the_same_seed_gives_exactly_the_same_losses_and_another_does_not():
     assert losses(1) != losses(2)
 
 
-def test_a_seed_leaves_torchs_own_chance_as_it_was():
-    model, state = language_model(dropout=0.3), torch.get_rng_state()
-    train(model, next_token_loss, [numbers(B, T)], n_steps=1, seed=5,
-          peak_rate=0.1, n_warm_up=1)  # fmt: skip
-    assert torch.equal(torch.get_rng_state(), state)
+class Drawn:
+    """As a DataLoader it draws one number when it is begun, and others as it goes on."""
+
+    def __iter__(self):
+        first = torch.rand(())
+        return (first + torch.rand(()) for _ in range(3))
+
+
+def test_batches_that_torch_draws_come_from_the_seed_and_its_own_chance_stays_as_it_was():
+    losses = []
+    for seed in (5, 5, 6, 2**64 - 1):
+        model = language_model(dropout=0.3)
+        state = torch.get_rng_state()
+        record = train(
+            model,
+            lambda model, x: x * next_token_loss(model, numbers(B, T)),
+            Drawn(),
+            n_steps=3,
+            seed=seed,
+            **PLAN,
+        )
+        losses.append(record.losses)
+        assert torch.equal(torch.get_rng_state(), state)
+    assert losses[0] == losses[1] and len(set(losses)) == 3
+    assert len(set(losses[0])) == 3
 
 
 def test_dropout_acts_in_training_and_every_part_gets_its_mode_back():

@@ -22,10 +22,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib import require
+from attnlib.caches import CrossCache, LayerCache
 from attnlib.layers.feed_forward import FeedForward
 from attnlib.layers.multi_head_attention import MultiHeadAttention
 from attnlib.layers.norms import make_norm
-from attnlib.positions import Pairing
+from attnlib.positions import Pairing, Turns
 from attnlib.sizes import AttentionSizes, ModelSizes, RotarySizes
 from attnlib.tensor_checks import check_axes, check_floating
 
@@ -108,27 +109,35 @@ class Block(nn.Module):
         may_attend: Bool[Tensor, "..."] | None = None,
         may_read: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "..."] | None = None,
+        turns: Turns | None = None,
+        cache: LayerCache | None = None,
+        cross_cache: CrossCache | None = None,
     ) -> Float[Tensor, "b t m"]:
         """Let each token read, and work on it.
 
         Args:
             x_btm: What the layer before made of each token.
-            read: The output of the encoder; given if and only if there is cross-attention.
-            may_attend: True where a target may read a token of x; broadcasts to (b, h, t, t).
+            read: The output of the encoder; it or `cross_cache` is given if and only if there is
+                cross-attention.
+            may_attend: True where a target may read a token of x; broadcasts to (b, h, t, t), and
+                with a cache to (b, h, t, s).
             may_read: True where a target may read a token of `read`; broadcasts to (b, h, t, s).
             positions: Where the tokens of x stand, (t,) or (b, t), with rotary positions only;
-                None means 0, 1, …
+                None means 0, 1, …, and with a cache the places after those that it has.
+            turns: As in `MultiHeadAttention.forward`.
+            cache: What the self-attention keeps of the tokens before x.
+            cross_cache: The keys and values that the cross-attention makes of `read`.
 
         Raises:
             TypeError: As `MultiHeadAttention`.
             ValueError: As `MultiHeadAttention`, and if `read` is missing or without use.
         """
-        self._require_read(read, may_read, x_btm)
-        y_btm = self._attended(x_btm, may_attend, positions)
+        self._require_read(read, may_read, x_btm, cross_cache)
+        y_btm = self._attended(x_btm, may_attend, positions, turns, cache)
         if self.cross_attention is not None:
             y_btm = self._added(
                 y_btm,
-                lambda z: self.cross_attention(z, read, may_attend=may_read),
+                lambda z: self.cross_attention(z, read, may_attend=may_read, cache=cross_cache),
                 self.cross_attention_norm,
                 self.cross_attention_out_norm,
             )
@@ -187,11 +196,17 @@ class Block(nn.Module):
         )
 
     def _attended(
-        self, x_btm: Tensor, may_attend: Tensor | None, positions: Tensor | None
+        self,
+        x_btm: Tensor,
+        may_attend: Tensor | None,
+        positions: Tensor | None,
+        turns: Turns | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
+        call = {"may_attend": may_attend, "positions": positions, "turns": turns, "cache": cache}
         return self._added(
             x_btm,
-            lambda z: self.attention(z, may_attend=may_attend, positions=positions),
+            lambda z: self.attention(z, **call),
             self.attention_norm,
             self.attention_out_norm,
         )
@@ -213,13 +228,22 @@ class Block(nn.Module):
     def _before(self, x_btm: Tensor, norm: nn.Module) -> Tensor:
         return x_btm if self.placement == "post" else norm(x_btm)
 
-    def _require_read(self, read: Tensor | None, may_read: Tensor | None, x_btm: Tensor) -> None:
+    def _require_read(
+        self,
+        read: Tensor | None,
+        may_read: Tensor | None,
+        x_btm: Tensor,
+        cross_cache: CrossCache | None = None,
+    ) -> None:
         if self.cross_attention is None:
-            if read is not None or may_read is not None:
+            if not (read is None and may_read is None and cross_cache is None):
                 raise ValueError(
-                    "read and may_read belong to cross-attention, and this block has none "
-                    "(cross=False)"
+                    "read, may_read and cross_cache belong to cross-attention, and this block has "
+                    "none (cross=False)"
                 )
+            return
+        if cross_cache is not None:
+            self._require_cross_cache(cross_cache, read)
             return
         if read is None:
             raise ValueError("read must be given to a block with cross-attention, got None")
@@ -231,6 +255,12 @@ class Block(nn.Module):
                 f"read must have the axes (b, s, m) with b={wanted[0]} and m={wanted[1]}, got "
                 f"shape {tuple(read.shape)}"
             )
+
+    def _require_cross_cache(self, cross_cache: CrossCache, read: Tensor | None) -> None:
+        if not isinstance(cross_cache, CrossCache):
+            raise TypeError(f"cross_cache must be a CrossCache, got {type(cross_cache).__name__}")
+        if read is not None:
+            raise ValueError("cross_cache stands in place of read, got both")
 
 
 def check_dropout(dropout: float) -> float:

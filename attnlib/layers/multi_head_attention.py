@@ -37,14 +37,17 @@ from torch import Tensor, nn
 
 from attnlib import require
 from attnlib.attention import attention_weights, check_mask_and_bias, grouped_query_attention
+from attnlib.caches import CrossCache, LayerCache
 from attnlib.layers.norms import RMSNorm
 from attnlib.positions import (
     Pairing,
+    Turns,
     check_pairing,
     linear_frequencies,
     llama3_frequencies,
     rotary_frequencies,
-    rotate,
+    turn_by,
+    turns_at,
     yarn_frequencies,
 )
 from attnlib.sizes import (
@@ -168,7 +171,7 @@ class MultiHeadAttention(nn.Module):
         """
         self._require_tokens("x_btm", x_btm, "b t m", self.width)
         self._require_positions("positions", positions, x_btm)
-        return self._queries(x_btm, positions)
+        return self._queries(x_btm, self._turns(positions, x_btm))
 
     def keys(
         self, x_bsm: Float[Tensor, "b s m"], positions: Int[Tensor, "..."] | None = None
@@ -185,7 +188,7 @@ class MultiHeadAttention(nn.Module):
         """
         self._require_tokens("x_bsm", x_bsm, "b s m", self.source_width)
         self._require_positions("positions", positions, x_bsm)
-        return self._keys(x_bsm, positions)
+        return self._keys(x_bsm, self._turns(positions, x_bsm))
 
     def values(self, x_bsm: Float[Tensor, "b s m"]) -> Float[Tensor, "b g s e"]:
         """Give the values; they know nothing of positions.
@@ -199,6 +202,27 @@ class MultiHeadAttention(nn.Module):
         """
         self._require_tokens("x_bsm", x_bsm, "b s m", self.source_width)
         return self._values(x_bsm)
+
+    def turns(self, positions: Int[Tensor, "..."]) -> Turns | None:
+        """Form what turns queries and keys at these positions, for `forward` to use again.
+
+        Layers with the same rotary positions turn alike, so that a model forms this once for all
+        of them.
+
+        Args:
+            positions: As in `forward`.
+
+        Returns:
+            None where there are no rotary positions.
+
+        Raises:
+            TypeError: If they are no whole numbers.
+            ValueError: If one is negative.
+        """
+        if self.rotary is None:
+            return None
+        weight = self.query.weight
+        return turns_at(positions, self._frequencies, dtype=weight.dtype, device=weight.device)
 
     def weights(
         self,
@@ -230,12 +254,12 @@ class MultiHeadAttention(nn.Module):
             TypeError: As `forward`.
             ValueError: As `forward`.
         """
-        read_bsm, read_positions = self._require_call(
-            x_btm, read_bsm, may_attend, bias, positions, read_positions
-        )
+        self._require_call(x_btm, read_bsm, may_attend, bias, positions, read_positions)
+        turns = self._turns(positions, x_btm)
+        read_turns = turns if read_bsm is None else self._turns(read_positions, read_bsm)
         return attention_weights(
-            self._queries(x_btm, positions),
-            self._keys(read_bsm, read_positions),
+            self._queries(x_btm, turns),
+            self._keys(x_btm if read_bsm is None else read_bsm, read_turns),
             may_attend=may_attend,
             bias=bias,
             scale=self.score_scale,
@@ -250,19 +274,29 @@ class MultiHeadAttention(nn.Module):
         bias: Float[Tensor, "..."] | None = None,
         positions: Int[Tensor, "..."] | None = None,
         read_positions: Int[Tensor, "..."] | None = None,
+        turns: Turns | None = None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "b t m"]:
         """Let each token of x read x, or something else, in all heads.
+
+        With a cache, x is the next chunk of a stream: its keys and values are appended, and it
+        reads all that the cache then gives. What a target of the chunk may read is for the mask to
+        say, as without a cache. A `CrossCache` is read as it is, in place of `read_bsm`.
 
         Args:
             x_btm: What asks.
             read_bsm: What is read; None means x itself.
             may_attend: True where target t may read source s; broadcasts to (b, h, t, s); None lets
-                all be read. A target with nothing to read gets the bias of the output alone.
+                all be read. A target with nothing to read gets the bias of the output alone. With a
+                cache, s are the sources at its `places(t)`.
             bias: Added to the scaled scores; broadcasts to (b, h, t, s). −∞ forbids reading.
             positions: Where the tokens of x stand, (t,) or a row for each batch element, (b, t);
-                only with rotary positions. None means 0, 1, … if x reads itself.
+                only with rotary positions. None means 0, 1, … if x reads itself, and with a cache
+                the places after those that it has.
             read_positions: Where the tokens that are read stand, (s,) or (b, s); given if and only
                 if `read_bsm` is and the layer has rotary positions.
+            turns: What `turns` gave for the positions, in their place; not looked at again.
+            cache: What the layer keeps of the tokens before x, or of what is read.
 
         Returns:
             One row of width m for each token of x. Residual connection and norm belong to the
@@ -272,41 +306,68 @@ class MultiHeadAttention(nn.Module):
             TypeError: If x or what is read is not floating point of the weights' dtype, the mask
                 not boolean, the bias not floating point or the positions not whole numbers.
             ValueError: If a shape or a device does not fit, x is to read itself in a layer that
-                reads another width, or positions are missing, negative or without use.
+                reads another width, positions are missing, negative or without use, or those of a
+                chunk do not go on from those before it; and as `append` of the cache, which is
+                then unchanged.
         """
-        read_bsm, read_positions = self._require_call(
-            x_btm, read_bsm, may_attend, bias, positions, read_positions
+        self._require_call(
+            x_btm, read_bsm, may_attend, bias, positions, read_positions, turns, cache
         )
+        if turns is None:
+            turns = self._turns(positions, x_btm, cache)
+        q_bhtd = self._queries(x_btm, turns)
+        if isinstance(cache, CrossCache):
+            k_bgsd, v_bgse = cache.read()
+        elif read_bsm is not None:
+            k_bgsd = self._keys(read_bsm, self._turns(read_positions, read_bsm))
+            v_bgse = self._values(read_bsm)
+        else:
+            k_bgsd, v_bgse = self._keys(x_btm, turns), self._values(x_btm)
+            if cache is not None:
+                k_bgsd, v_bgse = cache.append(k_bgsd, v_bgse)
+                self._note_positions(cache, positions)
         out_bhte = grouped_query_attention(
-            self._queries(x_btm, positions),
-            self._keys(read_bsm, read_positions),
-            self._values(read_bsm),
+            q_bhtd,
+            k_bgsd,
+            v_bgse,
             may_attend=may_attend,
             bias=bias,
             scale=self.score_scale,
         )
         return self.output(rearrange(out_bhte, "b h t e -> b t (h e)"))
 
-    def _queries(self, x_btm: Tensor, positions: Tensor | None) -> Tensor:
+    def _queries(self, x_btm: Tensor, turns: Turns | None) -> Tensor:
         q_bhtd = _split(self.query(x_btm), self.sizes.n_query_heads)
-        return self._normed_and_turned(q_bhtd, self.query_norm, positions)
+        return self._normed_and_turned(q_bhtd, self.query_norm, turns)
 
-    def _keys(self, x_bsm: Tensor, positions: Tensor | None) -> Tensor:
+    def _keys(self, x_bsm: Tensor, turns: Turns | None) -> Tensor:
         k_bgsd = _split(self.key(x_bsm), self.sizes.n_kv_heads)
-        return self._normed_and_turned(k_bgsd, self.key_norm, positions)
+        return self._normed_and_turned(k_bgsd, self.key_norm, turns)
 
     def _values(self, x_bsm: Tensor) -> Tensor:
         return _split(self.value(x_bsm), self.sizes.n_kv_heads)
 
     def _normed_and_turned(
-        self, heads: Tensor, norm: nn.Module | None, positions: Tensor | None
+        self, heads: Tensor, norm: nn.Module | None, turns: Turns | None
     ) -> Tensor:
         heads = heads if norm is None else norm(heads)
+        return heads if turns is None else turn_by(heads, turns, pairing=self.pairing)
+
+    def _turns(
+        self, positions: Tensor | None, x: Tensor, cache: LayerCache | None = None
+    ) -> Turns | None:
         if self.rotary is None:
-            return heads
+            return None
         if positions is None:
-            positions = torch.arange(heads.shape[2], device="cpu")
-        return rotate(heads, positions, pairing=self.pairing, frequencies=self._frequencies)
+            first = 0 if cache is None else cache.n_tokens
+            positions = torch.arange(first, first + x.shape[1], device="cpu")
+        return self.turns(positions)
+
+    def _note_positions(self, cache: LayerCache, positions: Tensor | None) -> None:
+        if positions is not None:
+            cache.last_position = int(positions.max())
+        elif self.rotary is not None:
+            cache.last_position = cache.n_tokens - 1
 
     def _require_call(
         self,
@@ -316,28 +377,77 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None,
         positions: Tensor | None,
         read_positions: Tensor | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Refuse what has no meaning before anything is projected; give what is read, and where."""
+        turns: Turns | None = None,
+        cache: LayerCache | None = None,
+    ) -> None:
+        """Refuse what has no meaning, before anything is projected or appended."""
         self._require_tokens("x_btm", x_btm, "b t m", self.width)
         self._require_positions("positions", positions, x_btm)
-        if read_bsm is None:
-            if self.source_width != self.width:
-                raise ValueError(
-                    "x can read itself only where source_width is m, got "
-                    f"source_width={self.source_width} and m={self.width}; give read_bsm"
-                )
-            if read_positions is not None:
-                raise ValueError(
-                    "read_positions belong to read_bsm, got them without it; where x reads itself "
-                    "its positions are positions"
-                )
-            read_bsm, read_positions = x_btm, positions
-        else:
+        if turns is not None and (self.rotary is None or positions is not None):
+            raise ValueError(
+                "turns stand in place of the positions of a layer with rotary=..., got "
+                f"rotary={self.rotary} and {'no ' if positions is None else ''}positions"
+            )
+        (b, t, _), s = x_btm.shape, x_btm.shape[1]
+        if cache is not None:
+            s = self._require_cache(cache, x_btm, read_bsm, positions, turns)
+        if read_bsm is not None:
             self._require_read(x_btm, read_bsm, positions, read_positions)
-        (b, t, _), s = x_btm.shape, read_bsm.shape[1]
-        bhts = (b, self.sizes.n_query_heads, t, s)
-        check_mask_and_bias(may_attend, bias, bhts, "x_btm", x_btm)
-        return read_bsm, read_positions
+            s = read_bsm.shape[1]
+        elif not isinstance(cache, CrossCache) and self.source_width != self.width:
+            raise ValueError(
+                "x can read itself only where source_width is m, got "
+                f"source_width={self.source_width} and m={self.width}; give read_bsm"
+            )
+        elif read_positions is not None:
+            raise ValueError(
+                "read_positions belong to read_bsm, got them without it; where x reads itself "
+                "its positions are positions"
+            )
+        check_mask_and_bias(may_attend, bias, (b, self.sizes.n_query_heads, t, s), "x_btm", x_btm)
+
+    def _require_cache(
+        self,
+        cache: LayerCache,
+        x_btm: Tensor,
+        read_bsm: Tensor | None,
+        positions: Tensor | None,
+        turns: Turns | None,
+    ) -> int:
+        """Refuse a cache that is not this layer's, or whose text x does not continue; give s."""
+        if not isinstance(cache, LayerCache):
+            raise TypeError(
+                f"cache must be the cache of a layer, such as KVCache, got {type(cache).__name__}"
+            )
+        if read_bsm is not None:
+            raise ValueError(
+                "read_bsm and cache are two ways to say what is read, got both; a CrossCache holds "
+                "the keys and values of what is read"
+            )
+        b, t, _ = x_btm.shape
+        wanted = {"b": b, "g": self.sizes.n_kv_heads, "d": self.sizes.head_dim}
+        wanted["e"] = self.sizes.value_dim
+        if cache.letters and cache.letters != wanted:
+            raise ValueError(
+                f"cache must hold what this layer keeps for x, {wanted}, got {cache.letters}"
+            )
+        if isinstance(cache, CrossCache):
+            if self.rotary is not None and positions is None and turns is None:
+                raise ValueError(
+                    "with rotary positions and a CrossCache positions must be given, got None"
+                )
+            return cache.n_tokens
+        if positions is not None and positions.numel():
+            self._require_forward(cache, positions)
+        return cache.n_sources(t)
+
+    def _require_forward(self, cache: LayerCache, positions: Tensor) -> None:
+        first = int(positions[..., 0].max())
+        if first <= cache.last_position or bool((positions.diff(dim=-1) < 0).any()):
+            raise ValueError(
+                "positions of a chunk must go on from those before it, got "
+                f"{positions.tolist()} after position {cache.last_position}"
+            )
 
     def _require_read(
         self,

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.caches import ModelCache
 from attnlib.models.inputs import check_model, check_tokens
 from attnlib.models.stack import Stack, reset_matrices
 from attnlib.positions import Pairing
@@ -67,6 +68,7 @@ class Decoder(Stack):
         is_token: Bool[Tensor, "b t"] | None = None,
         read: Float[Tensor, "b s m"] | None = None,
         may_read: Bool[Tensor, "b s"] | None = None,
+        cache: ModelCache | None = None,
     ) -> Float[Tensor, "b t m"]:
         """Give each token its vector, made in view of those before it.
 
@@ -76,14 +78,18 @@ class Decoder(Stack):
                 read, and their own vectors mean nothing. None if all are tokens.
             read: The output of an encoder, if and only if the sizes have encoder layers.
             may_read: False where that is padding; None if all are tokens.
+            cache: What `new_cache` gave and the tokens before these have filled; these are then the
+                next chunk of each row, and `read` and `may_read` are in the cache. After an error
+                it is as it was.
 
         Raises:
             TypeError: If tokens are not whole numbers, a mask is not boolean or `read` not floating
                 point.
             ValueError: If a number is outside its range, there is no token, a row is too long, a
-                shape does not fit, or `read` is missing or without use.
+                shape does not fit, `read` is missing or without use, or the cache is another
+                model's or of other rows, or has no room.
         """
-        return self.states(tokens, is_token=is_token, read=read, may_read=may_read)[-1]
+        return self.states(tokens, is_token=is_token, read=read, may_read=may_read, cache=cache)[-1]
 
     def states(
         self,
@@ -92,6 +98,7 @@ class Decoder(Stack):
         is_token: Bool[Tensor, "b t"] | None = None,
         read: Float[Tensor, "b s m"] | None = None,
         may_read: Bool[Tensor, "b s"] | None = None,
+        cache: ModelCache | None = None,
     ) -> tuple[Float[Tensor, "b t m"], ...]:
         """Keep what enters each layer, and last what comes out: one more than there are layers.
 
@@ -100,9 +107,12 @@ class Decoder(Stack):
             is_token: As in `forward`.
             read: As in `forward`.
             may_read: As in `forward`.
+            cache: As in `forward`.
         """
         words_btm = self._words(tokens, is_token)
-        return self.states_of_words(words_btm, is_token=is_token, read=read, may_read=may_read)
+        return self.states_of_words(
+            words_btm, is_token=is_token, read=read, may_read=may_read, cache=cache
+        )
 
     def attention_weights(
         self,

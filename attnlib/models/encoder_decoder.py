@@ -7,10 +7,11 @@ Axes     attnlib/axes.py
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.caches import ModelCache
+from attnlib.models.head import logits_of_states, output_matrix
 from attnlib.models.inputs import check_model, check_tokens
 from attnlib.models.stack import Stack, reset_matrices
 from attnlib.positions import Pairing
@@ -61,11 +62,10 @@ class EncoderDecoder(nn.Module):
             raise ValueError(f"{kind} has n_encoder_layers of at least 1, got 0 in {sizes.name}")
         super().__init__()
         self.sizes = sizes
-        m, v = sizes.width, sizes.vocabulary
-        self.word_embedding = nn.Embedding(v, m)
+        self.word_embedding = nn.Embedding(sizes.vocabulary, sizes.width)
         self.encoder = Stack(sizes, of_encoder=True, pairing=pairing, dropout=dropout)
         self.decoder = Stack(sizes, pairing=pairing, dropout=dropout)
-        self.output = None if sizes.tied_embeddings else nn.Linear(m, v, bias=False)
+        self.output = output_matrix(sizes)
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -119,30 +119,72 @@ class EncoderDecoder(nn.Module):
     def decode(
         self,
         tokens: Int[Tensor, "b t"],
-        read: Float[Tensor, "b s m"],
+        read: Float[Tensor, "b s m"] | None = None,
         *,
         is_token: Bool[Tensor, "b t"] | None = None,
         is_source: Bool[Tensor, "b s"] | None = None,
+        cache: ModelCache | None = None,
     ) -> Float[Tensor, "b t v"]:
         """Give the logits of what follows each token, with what `encode` gave.
 
         Args:
             tokens: As in `forward`.
-            read: The output of the encoder.
+            read: The output of the encoder; not given beside a cache.
             is_token: As in `forward`.
-            is_source: As in `forward`.
+            is_source: As in `forward`; not given beside a cache.
+            cache: What `new_cache` made of the source, with the tokens before these; these are then
+                the next chunk of each row.
 
         Raises:
             TypeError: As `forward`, and if `read` is not floating point.
-            ValueError: As `forward`.
+            ValueError: As `forward`, and as `Stack.states_of_words` with a cache.
         """
         check_tokens("tokens", tokens, self.sizes, is_token, "is_token")
         x_btm = self.decoder.states_of_words(
-            self.word_embedding(tokens), is_token=is_token, read=read, may_read=is_source
+            self.word_embedding(tokens),
+            is_token=is_token,
+            read=read,
+            may_read=is_source,
+            cache=cache,
         )[-1]
-        if self.output is not None:
-            return self.output(x_btm)
-        return F.linear(x_btm, self.word_embedding.weight)
+        return logits_of_states(x_btm, self.output, self.word_embedding)
+
+    def new_cache(
+        self,
+        source: Int[Tensor, "b s"],
+        *,
+        is_source: Bool[Tensor, "b s"] | None = None,
+        capacity: int | None = None,
+        storage: str | None = None,
+    ) -> ModelCache:
+        """Encode a source, once, and make a cache for what is written about it.
+
+        It holds the keys and values that each layer makes of the encoder's output.
+
+        Args:
+            source: As in `forward`.
+            is_source: As in `forward`.
+            capacity: As in `Stack.new_cache`, of what is written.
+            storage: As in `Stack.new_cache`.
+
+        Raises:
+            TypeError: As `forward` and `Stack.new_cache`.
+            ValueError: As `forward` and `Stack.new_cache`.
+
+        Example:
+            >>> from attnlib import TRAINED
+            >>> model = EncoderDecoder(TRAINED["number-words"]).eval()
+            >>> source, tokens = torch.tensor([[3, 1, 4, 1]]), torch.tensor([[2, 7, 1]])
+            >>> with torch.inference_mode():
+            ...     cache = model.new_cache(source)
+            ...     logits = [model.decode(t, cache=cache) for t in tokens.split(1, dim=1)]
+            ...     torch.allclose(torch.cat(logits, 1), model(source, tokens), atol=1e-5)
+            True
+        """
+        read_bsm = self.encode(source, is_source=is_source)
+        return self.decoder.new_cache(
+            read=read_bsm, may_read=is_source, capacity=capacity, storage=storage
+        )
 
     def attention_weights(
         self,

@@ -7,11 +7,12 @@ Axes     attnlib/axes.py
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.caches import ModelCache
 from attnlib.models.decoder import Decoder
+from attnlib.models.head import logits_of_states, output_matrix
 from attnlib.models.inputs import check_model
 from attnlib.models.stack import reset_matrices
 from attnlib.positions import Pairing
@@ -55,8 +56,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.decoder = Decoder(sizes, pairing=pairing, dropout=dropout)
-        m, v = sizes.width, sizes.vocabulary
-        self.output = None if sizes.tied_embeddings else nn.Linear(m, v, bias=False)
+        self.output = output_matrix(sizes)
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
@@ -72,12 +72,14 @@ class LanguageModel(nn.Module):
         tokens: Int[Tensor, "b t"],
         *,
         is_token: Bool[Tensor, "b t"] | None = None,
+        cache: ModelCache | None = None,
     ) -> Float[Tensor, "b t v"]:
         """Give the logits of what follows each token.
 
         Args:
             tokens: As in `Decoder.forward`.
             is_token: As in `Decoder.forward`.
+            cache: As in `Decoder.forward`.
 
         Returns:
             Row t belongs to the token after the one at t.
@@ -86,7 +88,30 @@ class LanguageModel(nn.Module):
             TypeError: As `Decoder.forward`.
             ValueError: As `Decoder.forward`.
         """
-        return self.logits(self.decoder(tokens, is_token=is_token))
+        return self.logits(self.decoder(tokens, is_token=is_token, cache=cache))
+
+    def new_cache(self, *, capacity: int | None = None, storage: str | None = None) -> ModelCache:
+        """Make a cache for one text, or a batch of texts, that comes in chunks.
+
+        Args:
+            capacity: As in `Stack.new_cache`.
+            storage: As in `Stack.new_cache`.
+
+        Raises:
+            TypeError: As `Stack.new_cache`.
+            ValueError: As `Stack.new_cache`.
+
+        Example:
+            >>> from attnlib import TRAINED
+            >>> model = LanguageModel(TRAINED["shakespeare"], pairing="half")
+            >>> cache = model.new_cache()
+            >>> with torch.inference_mode():
+            ...     for chunk in ([[3, 1, 4]], [[1]]):
+            ...         logits = model(torch.tensor(chunk), cache=cache)
+            >>> cache.n_tokens
+            4
+        """
+        return self.decoder.new_cache(capacity=capacity, storage=storage)
 
     def logits(self, x_btm: Float[Tensor, "b t m"]) -> Float[Tensor, "b t v"]:
         """Make logits of what the decoder gives.
@@ -94,9 +119,7 @@ class LanguageModel(nn.Module):
         Args:
             x_btm: The last of `states`, or some of its places.
         """
-        if self.output is not None:
-            return self.output(x_btm)
-        return F.linear(x_btm, self.decoder.word_embedding.weight)
+        return logits_of_states(x_btm, self.output, self.decoder.word_embedding)
 
     def states(
         self,

@@ -14,16 +14,19 @@ scaled, and, where there are such, a vector for its position $p_t$ (learned, or 
 and one for its segment $z_t$.
 """
 
-from functools import reduce
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from operator import and_
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlib.caches import CrossCache, KVCache, LayerCache, ModelCache, WindowCache
 from attnlib.layers import Block, check_dropout, make_norm
 from attnlib.masks import causal_mask, padding_mask
-from attnlib.positions import Pairing, padded_positions, sinusoidal_encoding
+from attnlib.positions import Pairing, Turns, padded_positions, sinusoidal_encoding
 from attnlib.sizes import ModelSizes
 from attnlib.tensor_checks import check_axes, check_boolean, check_floating
 
@@ -94,6 +97,7 @@ class Stack(nn.Module):
         segments: Int[Tensor, "b t"] | None = None,
         read: Float[Tensor, "b s m"] | None = None,
         may_read: Bool[Tensor, "b s"] | None = None,
+        cache: ModelCache | None = None,
     ) -> tuple[Float[Tensor, "b t m"], ...]:
         """Keep what enters each layer, and last what comes out: one more than there are layers.
 
@@ -103,19 +107,77 @@ class Stack(nn.Module):
             segments: To which part of the input a token belongs; None puts all into part 0.
             read: The output of the encoder, in a decoder that reads one.
             may_read: False where that is padding; None if all are tokens.
+            cache: What `new_cache` gave. The words are then the next chunk of each row, and the
+                result is that of their places in the whole row. `read` is in the cache.
 
         Raises:
-            TypeError: If `may_read` is not boolean or `read` not floating point.
-            ValueError: If `read` is missing or without use, or a shape does not fit.
+            TypeError: If `may_read` is not boolean, `read` not floating point, or the cache that
+                of no model.
+            ValueError: If `read` is missing or without use, or a shape does not fit; and, with a
+                cache, if the stack is not causal, the cache is another model's or of another b,
+                has no room, or the rows get longer than the model's context. The cache is then
+                unchanged.
         """
-        self._require_read(words_btm, read, may_read)
-        masks, call = self._call(words_btm, is_token, read, may_read)
-        states = [self.entering(words_btm, is_token=is_token, segments=segments)]
-        for block, mask in zip(self.blocks, masks, strict=True):
-            states.append(block(states[-1], may_attend=mask, **call))
+        self._require_read(words_btm, read, may_read, cache)
+        if cache is not None:
+            self.check_cache(cache, words_btm, is_token)
+        rows = _rows(words_btm, is_token, cache)
+        states = [self._entering(words_btm, rows, segments)]
+        calls = self._calls(words_btm, rows, read, may_read, cache)
+        with nullcontext() if cache is None else cache.writing(rows.is_token):
+            for block, call in zip(self.blocks, calls, strict=True):
+                states.append(block(states[-1], **call))
         if self.end_norm is not None:
             states[-1] = self.end_norm(states[-1])
         return tuple(states)
+
+    def new_cache(
+        self,
+        *,
+        read: Float[Tensor, "b s m"] | None = None,
+        may_read: Bool[Tensor, "b s"] | None = None,
+        capacity: int | None = None,
+        storage: str | None = None,
+    ) -> ModelCache:
+        """Make a cache for one text, or a batch of texts, that comes in chunks.
+
+        A layer with a window keeps the tokens of its window, another one all. The keys and values
+        of the encoder's output are made here, once.
+
+        Args:
+            read: The output of the encoder, in a decoder that reads one.
+            may_read: False where that is padding; None if all are tokens.
+            capacity: How many tokens a row has at most, its padding included, so that memory is
+                taken once; None lets it grow.
+            storage: As in `KVCache`.
+
+        Raises:
+            TypeError: As `states_of_words`, and if the capacity is not a whole number.
+            ValueError: As `states_of_words`, and if the stack is not causal, the capacity below 1
+                or the storage unknown.
+        """
+        if not self.causal:
+            raise ValueError(
+                "a cache needs a causal model: where tokens read those after them too, every new "
+                "token changes the keys and values of all, got causal=False in the layers of "
+                f"{self.sizes.name}"
+            )
+        self._require_read(None, read, may_read, None)
+        kept = {"capacity": capacity, "storage": storage}
+        layers = [
+            KVCache(**kept) if window is None else WindowCache(window, storage=storage)
+            for window in self.windows
+        ]
+        cross = [
+            CrossCache(
+                block.cross_attention.keys(read),
+                block.cross_attention.values(read),
+                storage=storage,
+            )
+            for block in self.blocks
+            if self.reads_encoder
+        ]
+        return ModelCache(self, layers, cross=cross, may_read=may_read)
 
     def weights_of_words(
         self,
@@ -142,12 +204,12 @@ class Stack(nn.Module):
         states = self.states_of_words(
             words_btm, is_token=is_token, segments=segments, read=read, may_read=may_read
         )
-        masks, call = self._call(words_btm, is_token, read, may_read)
-        positions = call.get("positions")
+        rows = _rows(words_btm, is_token)
+        own = {} if self.sizes.rotary is None else {"positions": rows.positions}
         return torch.stack(
             [
-                block.attention_weights(x, may_attend=mask, positions=positions)
-                for block, x, mask in zip(self.blocks, states[:-1], masks, strict=True)
+                block.attention_weights(x, may_attend=mask, **own)
+                for block, x, mask in zip(self.blocks, states[:-1], self._masks(rows), strict=True)
             ]
         )
 
@@ -172,11 +234,13 @@ class Stack(nn.Module):
             ValueError: As `states_of_words`.
         """
         states = self.states_of_words(words_btm, is_token=is_token, read=read, may_read=may_read)
-        masks, call = self._call(words_btm, is_token, read, may_read)
+        rows = _rows(words_btm, is_token)
+        own = {} if self.sizes.rotary is None else {"positions": rows.positions}
+        own |= {"read": read, "may_read": None if may_read is None else padding_mask(may_read)}
         return torch.stack(
             [
-                block.cross_attention_weights(x, may_attend=mask, **call)
-                for block, x, mask in zip(self.blocks, states[:-1], masks, strict=True)
+                block.cross_attention_weights(x, may_attend=mask, **own)
+                for block, x, mask in zip(self.blocks, states[:-1], self._masks(rows), strict=True)
             ]
         )
 
@@ -194,17 +258,19 @@ class Stack(nn.Module):
             is_token: As in `states_of_words`.
             segments: As in `states_of_words`.
         """
+        return self._entering(words_btm, _rows(words_btm, is_token), segments)
+
+    def _entering(self, words_btm: Tensor, rows: "_Rows", segments: Tensor | None) -> Tensor:
         sizes, dtype = self.sizes, words_btm.dtype
         if sizes.scaled_embedding:
             # the factor is rounded as the weights are, which is how Gemma was trained
             words_btm = words_btm * torch.tensor(sizes.width**0.5, dtype=dtype)
         x_btm = words_btm
         if self.position_embedding is not None or sizes.sinusoidal_positions:
-            positions = _positions(words_btm, is_token)
             if self.position_embedding is not None:
-                x_btm = x_btm + self.position_embedding(positions)
+                x_btm = x_btm + self.position_embedding(rows.positions)
             else:
-                x_btm = x_btm + sinusoidal_encoding(positions, sizes.width, dtype=dtype)
+                x_btm = x_btm + sinusoidal_encoding(rows.positions, sizes.width, dtype=dtype)
         if self.segment_embedding is not None:
             if segments is None:
                 segments = torch.zeros(
@@ -219,40 +285,122 @@ class Stack(nn.Module):
         sizes = self.sizes
         return make_norm(sizes.norm, sizes.width, eps=sizes.norm_epsilon) if needed else None
 
-    def _call(
+    def _calls(
         self,
         words_btm: Tensor,
-        is_token: Tensor | None,
+        rows: "_Rows",
         read: Tensor | None,
         may_read: Tensor | None,
-    ) -> tuple[list[Tensor | None], dict[str, Tensor | None]]:
-        """Give the mask of each layer, and what all blocks are given besides."""
-        call = {}
-        if self.sizes.rotary is not None:
-            call["positions"] = _positions(words_btm, is_token)
+        cache: ModelCache | None,
+    ) -> list[dict[str, object]]:
+        """Give what each block is given besides x."""
+        layers = [None] * len(self.blocks) if cache is None else cache.layers
+        calls = [
+            {"may_attend": mask, "turns": turns, "cache": layer}
+            for mask, turns, layer in zip(
+                self._masks(rows, cache), self._turns(rows), layers, strict=True
+            )
+        ]
         if self.reads_encoder:
-            call |= {"read": read, "may_read": None if may_read is None else padding_mask(may_read)}
-        masks = {window: self._mask(words_btm, is_token, window) for window in set(self.windows)}
-        return [masks[window] for window in self.windows], call
+            may_read = may_read if cache is None else cache.may_read
+            may_read = None if may_read is None else padding_mask(may_read)
+            for i, call in enumerate(calls):
+                call |= {"may_read": may_read}
+                call |= {"read": read} if cache is None else {"cross_cache": cache.cross[i]}
+        return calls
 
-    def _mask(
-        self, words_btm: Tensor, is_token: Tensor | None, window: int | None
-    ) -> Tensor | None:
+    def _turns(self, rows: "_Rows") -> list[Turns | None]:
+        """Give the angles of each layer, made once for all that turn alike."""
+        turns = {}
+        for window, block in zip(self.windows, self.blocks, strict=True):
+            if window not in turns:
+                turns[window] = block.attention.turns(rows.positions)
+        return [turns[window] for window in self.windows]
+
+    def _masks(self, rows: "_Rows", cache: ModelCache | None = None) -> list[Tensor | None]:
+        """Give the mask of each layer; layers with the same window have the same tokens."""
+        masks = {}
+        for i, window in enumerate(self.windows):
+            if window not in masks:
+                masks[window] = self._mask(rows, window, None if cache is None else cache.layers[i])
+        return [masks[window] for window in self.windows]
+
+    def _mask(self, rows: "_Rows", window: int | None, layer: LayerCache | None) -> Tensor | None:
+        n_sources = rows.n_places if layer is None else layer.n_sources(rows.n_new)
+        in_window = window is None or n_sources <= window
+        if rows.n_new == 1 and rows.is_token is None and in_window:
+            return None  # one token reads all there is
         masks = []
         if self.causal:
-            masks.append(causal_mask(words_btm.shape[1], device=words_btm.device))
-        if is_token is not None:
-            masks.append(padding_mask(is_token))
+            masks.append(causal_mask(rows.n_new, rows.n_places, device=rows.device))
+        if rows.is_token is not None:
+            masks.append(padding_mask(rows.is_token))
         if window is not None:
             # by positions and not by places: padding may stand between two tokens
-            positions = torch.atleast_2d(_positions(words_btm, is_token))
-            steps_b1ts = (positions[:, None, :, None] - positions[:, None, None, :]).abs()
+            positions = torch.atleast_2d(rows.all_positions)
+            new = positions[:, rows.n_before :]
+            steps_b1ts = (new[:, None, :, None] - positions[:, None, None, :]).abs()
             masks.append(steps_b1ts < window)
-        return reduce(and_, masks) if masks else None
+        if not masks:
+            return None
+        mask = reduce(and_, masks)
+        if n_sources == rows.n_places:
+            return mask
+        # the cache has fewer places than the rows, and in another order
+        return mask[..., layer.places(rows.n_new, rows.device)]
+
+    def check_cache(
+        self,
+        cache: ModelCache,
+        words_btm: Float[Tensor, "b t m"],
+        is_token: Bool[Tensor, "b t"] | None,
+    ) -> None:
+        """Refuse a cache that cannot take these words as its next chunk.
+
+        Args:
+            cache: As in `states_of_words`.
+            words_btm: As in `states_of_words`.
+            is_token: As in `states_of_words`.
+        """
+        if not isinstance(cache, ModelCache):
+            raise TypeError(f"cache must be what new_cache gives, got {type(cache).__name__}")
+        if not cache.belongs_to(self):
+            raise ValueError(
+                "cache must be one that new_cache of this model made, got one of another model"
+            )
+        cache.check_whole()
+        (b, t, _), n = words_btm.shape, cache.n_tokens
+        if cache.n_rows not in (None, b):
+            raise ValueError(
+                f"a chunk must have the rows of the cache, got b={b} and b={cache.n_rows} in the "
+                "cache; reset() it for another batch"
+            )
+        if n + t > self.sizes.context:
+            raise ValueError(
+                f"a row must have at most context={self.sizes.context} places, got n_tokens={n} in "
+                f"the cache and t={t} more"
+            )
+        cache.check_room(t)
+        if any(self.windows):
+            after = cache.is_token_after(is_token, b, t, words_btm.device)
+            if after is not None and bool((after[:, :-1] & ~after[:, 1:]).any()):
+                raise ValueError(
+                    "padding must stand before the first token of a row where layers keep only "
+                    f"their window={self.sizes.window}, got padding after a token"
+                )
 
     def _require_read(
-        self, words_btm: Tensor, read: Tensor | None, may_read: Tensor | None
+        self,
+        words_btm: Tensor | None,
+        read: Tensor | None,
+        may_read: Tensor | None,
+        cache: ModelCache | None = None,
     ) -> None:
+        """Refuse what is not the output of the encoder; without words, any b will do."""
+        if cache is not None:
+            if read is not None or may_read is not None:
+                raise ValueError("read and may_read are in the cache already, got them and a cache")
+            return
         if not self.reads_encoder:
             if read is not None or may_read is not None:
                 raise ValueError(
@@ -266,7 +414,7 @@ class Stack(nn.Module):
             )
         check_floating("read", read)
         check_axes("read", read, "b s m")
-        b, m = words_btm.shape[0], self.sizes.width
+        b, m = (read if words_btm is None else words_btm).shape[0], self.sizes.width
         if (read.shape[0], read.shape[2]) != (b, m) or not read.shape[1]:
             raise ValueError(
                 f"read must have the axes (b, s, m) with b={b}, at least 1 source and m={m}, got "
@@ -274,10 +422,10 @@ class Stack(nn.Module):
             )
         kind = read.device.type
         cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-        if read.dtype != words_btm.dtype and not cast:
+        dtype = self.blocks[0].attention.query.weight.dtype
+        if read.dtype != dtype and not cast:
             raise TypeError(
-                f"read must have the dtype of the model, got {read.dtype} and a model in "
-                f"{words_btm.dtype}"
+                f"read must have the dtype of the model, got {read.dtype} and a model in {dtype}"
             )
         if may_read is not None:
             check_boolean("may_read", may_read, "may be read")
@@ -326,7 +474,37 @@ def reset_matrices(model: nn.Module, generator: torch.Generator | None = None) -
             module.reset_parameters()
 
 
-def _positions(words_btm: Tensor, is_token: Tensor | None) -> Tensor:
-    if is_token is None:
-        return torch.arange(words_btm.shape[1], device=words_btm.device)
-    return padded_positions(is_token)
+@dataclass(frozen=True)
+class _Rows:
+    """The rows so far: the places of a chunk, and those before it, which a cache has."""
+
+    n_before: int
+    n_new: int
+    is_token: Tensor | None
+    """(b, n_before + n_new), or None where all are tokens."""
+    device: torch.device
+
+    @property
+    def n_places(self) -> int:
+        return self.n_before + self.n_new
+
+    @cached_property
+    def all_positions(self) -> Tensor:
+        if self.is_token is None:
+            return torch.arange(self.n_places, device=self.device)
+        return padded_positions(self.is_token)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Those of the new places."""
+        if self.is_token is None:
+            return torch.arange(self.n_before, self.n_places, device=self.device)
+        return self.all_positions[:, self.n_before :]
+
+
+def _rows(words_btm: Tensor, is_token: Tensor | None, cache: ModelCache | None = None) -> _Rows:
+    b, t, _ = words_btm.shape
+    if cache is None:
+        return _Rows(0, t, is_token, words_btm.device)
+    after = cache.is_token_after(is_token, b, t, words_btm.device)
+    return _Rows(cache.n_tokens, t, after, words_btm.device)

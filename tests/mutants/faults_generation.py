@@ -62,7 +62,7 @@ FAULTS = (
         "sampling: the temperature comes last",
         SAMPLING,
         T_SAMPLING,
-        ("kept = temper(logits.double(), self.temperature)", "kept = logits.double()"),
+        ("        kept = temper(kept, self.temperature)\n", ""),
         ("return kept.softmax(-1)", "return temper(kept, self.temperature).softmax(-1)"),
     ),
     fault(
@@ -78,7 +78,43 @@ FAULTS = (
         "sampling: a draw may meet a token without probability",
         SAMPLING,
         T_SAMPLING,
-        ("uniforms[..., None] * whole, right=True)", "uniforms[..., None] * whole)"),
+        ("(uniforms[..., None] * whole).contiguous(), right=True)", "uniforms[..., None] * whole)"),
+    ),
+    fault(
+        "sampling: masses are summed as the logits come",
+        SAMPLING,
+        T_SAMPLING,
+        ("p = logits.double().softmax(-1).gather", "p = logits.softmax(-1).double().gather"),
+    ),
+    fault(
+        "sampling: a temperature that rounds logits to one decides which are the largest",
+        SAMPLING,
+        T_SAMPLING,
+        ("kept = logits.double()\n", "kept = temper(logits.double(), self.temperature)\n"),
+        ("        kept = temper(kept, self.temperature)\n", ""),
+    ),
+    fault(
+        "sampling: min-p acts before top-p",
+        SAMPLING,
+        T_SAMPLING,
+        (
+            "        if self.top_p is not None:\n            kept = keep_top_p(kept, self.top_p)\n",
+            "",
+        ),
+        (
+            "            kept = keep_min_p(kept, self.min_p)\n",
+            "            kept = keep_min_p(kept, self.min_p)\n"
+            "        if self.top_p is not None:\n            kept = keep_top_p(kept, self.top_p)\n",
+        ),
+    ),
+    fault(
+        "sampling: a draw takes what is no uniform number",
+        SAMPLING,
+        T_REFUSALS,
+        (
+            '    if not fit.all():\n        raise ValueError(f"uniforms',
+            '    if False:\n        raise ValueError(f"uniforms',
+        ),
     ),
     # --- generation -----------------------------------------------------------------------
     fault(
@@ -98,22 +134,22 @@ FAULTS = (
         "generation: padding is read",
         GENERATION,
         T_GENERATION,
-        ("None if is_token.all() else is_token.to(self.device)", "None"),
+        ("None if is_token.all() else is_token", "None"),
     ),
     fault(
         "generation: all rows draw with one generator",
         GENERATION,
         T_GENERATION,
         (
-            "return [torch.Generator().manual_seed(seed + i) for i in range(n_rows)]",
-            "return [torch.Generator().manual_seed(seed)] * n_rows",
+            'return [torch.Generator("cpu").manual_seed(seed + i) for i in range(n_rows)]',
+            'return [torch.Generator("cpu").manual_seed(seed)] * n_rows',
         ),
     ),
     fault(
         "generation: rows after an ended one read another's source",
         GENERATION,
         T_GENERATION,
-        ("tokens, self.read[numbers], is_token", "tokens, self.read[: len(rows)], is_token"),
+        ('"read": self.read[numbers],', '"read": self.read[: len(rows)],'),
     ),
     fault(
         "generation: a stop token in the prompt ends the row",
@@ -128,16 +164,37 @@ FAULTS = (
         "generation: the last new token must have room, too",
         GENERATION,
         T_GENERATION,
-        ("if t + max(n_new - 1, 0) > context:", "if t + n_new > context:"),
+        ("t + max(n_new - 1, 0) > context:", "t + n_new > context:"),
     ),
     fault(
         "generation: after an error the model stays in evaluation mode",
         ROWS,
         T_GENERATION,
         (
-            "    try:\n        yield\n    finally:\n        for module, mode in modes:\n"
-            "            module.training = mode",
-            "    yield\n    for module, mode in modes:\n        module.training = mode",
+            "    try:\n        model.train(training)\n        yield\n    finally:\n"
+            "        for module, mode in modes:\n            module.training = mode",
+            "    model.train(training)\n    yield\n"
+            "    for module, mode in modes:\n        module.training = mode",
+        ),
+    ),
+    fault(
+        "generation: uniform numbers are wanted on torch's default device",
+        GENERATION,
+        T_GENERATION,
+        (', device="cpu")\n                for i', ")\n                for i"),
+    ),
+    fault(
+        "generation: dropout stays on in the encoder",
+        GENERATION,
+        T_GENERATION,
+        (
+            "    with in_mode(model, False), progress_bar(n_new",
+            "    logits_of = _Reader(model, sources, use_cache, step)\n"
+            "    with in_mode(model, False), progress_bar(n_new",
+        ),
+        (
+            "        logits_of = _Reader(model, sources, use_cache, step)\n        for",
+            "        for",
         ),
     ),
     # --- likelihood -----------------------------------------------------------------------
@@ -151,7 +208,7 @@ FAULTS = (
         "likelihood: perplexity divides by the places and not by the tokens",
         LIKELIHOOD,
         T_LIKELIHOOD,
-        ("log_p.double().sum().item() / n_predicted)", "log_p.double().mean().item())"),
+        ("(-log_p.double().sum() / n_predicted)", "(-log_p.double().mean())"),
     ),
     fault(
         "likelihood: windows predict tokens twice",
@@ -170,6 +227,27 @@ FAULTS = (
             "    if n_predicted == 0:\n"
             '        raise ValueError("a mean needs at least 1 token that is predicted, got 0")\n',
             "",
+        ),
+    ),
+    fault(
+        "likelihood: a source without a token is scored",
+        LIKELIHOOD,
+        T_REFUSALS,
+        ('rows_of("source", source, is_source, model.sizes.vocabulary)', "pass"),
+    ),
+    fault(
+        "likelihood: logits in half precision are normed in it",
+        LIKELIHOOD,
+        T_LIKELIHOOD,
+        ("logits_btv = logits_btv.to(", "logits_btv = logits_btv.log_softmax(-1).to("),
+    ),
+    fault(
+        "likelihood: a perplexity beyond the largest number is an error",
+        LIKELIHOOD,
+        T_LIKELIHOOD,
+        (
+            "return (-log_p.double().sum() / n_predicted).exp().item()",
+            "return math.exp(-log_p.double().sum().item() / n_predicted)",
         ),
     ),
     # --- training -------------------------------------------------------------------------
@@ -226,6 +304,28 @@ FAULTS = (
         TRAINING,
         T_TRAINING,
         ('            _require_finite("the gradient\'s length", norm.item(), step)\n', ""),
+    ),
+    fault(
+        "training: the floor of the rate is not passed on",
+        TRAINING,
+        T_TRAINING,
+        (", n_steps=n_steps, floor=floor)", ", n_steps=n_steps)"),
+    ),
+    fault(
+        "training: the means of AdamW are torch's own",
+        TRAINING,
+        T_TRAINING,
+        ("lr=0.0, betas=betas)", "lr=0.0)"),
+    ),
+    fault(
+        "training: the batches are begun before torch's chance is that of the seed",
+        TRAINING,
+        T_TRAINING,
+        ("        supply = iter(batches)  #", "        #"),
+        (
+            "    losses, norms = [], []\n",
+            "    losses, norms = [], []\n    supply = iter(batches)\n",
+        ),
     ),
     fault(
         "training: dropout stays off",

@@ -18,19 +18,21 @@ T_REFUSALS = "tests/refusals/test_layers_refusals.py"  # run without the shape h
 _SCALE = "self.score_scale = sizes.score_scale * (1.0 if rotary is None else rotary.score_factor)"
 _HEADS = "h, g, d, e = sizes.n_query_heads, sizes.n_kv_heads, sizes.head_dim, sizes.value_dim"
 _IN_ATTENTION = (
-    "            self._values(read_bsm),\n"
+    "            v_bgse,\n"
     "            may_attend=may_attend,\n"
     "            bias=bias,\n"
     "            scale=self.score_scale,"
 )
 _IN_WEIGHTS = (
-    "            self._keys(read_bsm, read_positions),\n"
+    "            self._keys(x_btm if read_bsm is None else read_bsm, read_turns),\n"
     "            may_attend=may_attend,\n"
     "            bias=bias,\n"
     "            scale=self.score_scale,"
 )
 _NORM = "heads = heads if norm is None else norm(heads)\n"
-_TURN = "return rotate(heads, positions, pairing=self.pairing, frequencies=self._frequencies)"
+_TURN = "return heads if turns is None else turn_by(heads, turns, pairing=self.pairing)"
+_OF_READ = "k_bgsd = self._keys(read_bsm, self._turns(read_positions, read_bsm))"
+_OF_X = "k_bgsd, v_bgse = self._keys(x_btm, turns), self._values(x_btm)"
 _SPLIT = 'rearrange(x, "b token (head width) -> b head token width", head=n_heads)'
 _JOIN = 'rearrange(out_bhte, "b h t e -> b t (h e)")'
 _SPREAD = "std=projection.in_features**-0.5"
@@ -120,14 +122,14 @@ FAULTS = (
     # --- what is read -------------------------------------------------------------------------
     layer(
         "values are made from x and not from what is read",
-        ("            self._values(read_bsm),\n", "            self._values(x_btm),\n"),
+        ("v_bgse = self._values(read_bsm)", "v_bgse = self._values(x_btm)"),
     ),
     layer(
         "what is to be read is forgotten",
         (
-            "        return read_bsm, read_positions\n",
-            "        return (x_btm, positions) if self.source_width == self.width else "
-            "(read_bsm, read_positions)\n",
+            "        elif read_bsm is not None:\n            k_bgsd",
+            "        elif read_bsm is not None and self.source_width != self.width:\n"
+            "            k_bgsd",
         ),
     ),
     layer(
@@ -195,13 +197,13 @@ FAULTS = (
     layer(
         "keys are normed with the weights of the queries",
         (
-            "(k_bgsd, self.key_norm, positions)",
-            "(k_bgsd, self.query_norm, positions)",
+            "(k_bgsd, self.key_norm, turns)",
+            "(k_bgsd, self.query_norm, turns)",
         ),
     ),
     layer(
         "keys are not normed",
-        ("(k_bgsd, self.key_norm, positions)", "(k_bgsd, None, positions)"),
+        ("(k_bgsd, self.key_norm, turns)", "(k_bgsd, None, turns)"),
     ),
     layer(
         "norm_epsilon is accepted and not used",
@@ -224,41 +226,41 @@ FAULTS = (
     layer(
         "keys are turned by the positions of what asks",
         (
-            "        return read_bsm, read_positions\n",
-            "        return read_bsm, read_positions if positions is None or "
-            "positions.shape[-1] != read_bsm.shape[1] else positions\n",
+            _OF_READ,
+            _OF_READ.replace(
+                "self._turns(read_positions, read_bsm)",
+                "turns if turns and turns.cos.shape[-2] == read_bsm.shape[1] else "
+                "self._turns(read_positions, read_bsm)",
+            ),
         ),
     ),
     layer(
         "the positions of keys are forgotten and counted from 0",
-        (
-            "            read_bsm, read_positions = x_btm, positions\n",
-            "            read_bsm, read_positions = x_btm, None\n",
-        ),
+        (_OF_X, _OF_X.replace("(x_btm, turns)", "(x_btm, self._turns(None, x_btm))")),
         bug="B38",
     ),
     layer(
         "the position of a new token is forgotten",
         (
-            "(q_bhtd, self.query_norm, positions)",
-            "(q_bhtd, self.query_norm, None)",
+            "q_bhtd = self._queries(x_btm, turns)",
+            "q_bhtd = self._queries(x_btm, self._turns(None, x_btm))",
         ),
         bug="B38",
     ),
     layer(
         "values are turned too",
         (
-            "            self._values(read_bsm),\n",
-            "            self._normed_and_turned(self._values(read_bsm), None, read_positions)\n"
-            "            if self.sizes.value_dim >= self.sizes.head_dim\n"
-            "            else self._values(read_bsm),\n",
+            _OF_X,
+            f"{_OF_X}\n"
+            "            if self.sizes.value_dim >= self.sizes.head_dim:\n"
+            "                v_bgse = self._normed_and_turned(v_bgse, None, turns)",
         ),
     ),
     layer(
         "positions count from 1 where none are given",
         (
-            'torch.arange(heads.shape[2], device="cpu")',
-            'torch.arange(heads.shape[2], device="cpu") + 1',
+            'torch.arange(first, first + x.shape[1], device="cpu")',
+            'torch.arange(first, first + x.shape[1], device="cpu") + 1',
         ),
     ),
     layer(
@@ -348,12 +350,12 @@ FAULTS = (
     ),
     layer(
         "masks are looked at after the projections",
-        ("(may_attend, bias, bhts,", "(None, bias, bhts,"),
+        ("(may_attend, bias, (b,", "(None, bias, (b,"),
         test=T_REFUSALS,
     ),
     layer(
         "biases are looked at after the projections",
-        ("(may_attend, bias, bhts,", "(may_attend, None, bhts,"),
+        ("(may_attend, bias, (b,", "(may_attend, None, (b,"),
         test=T_REFUSALS,
     ),
     layer(
@@ -440,7 +442,10 @@ FAULTS = (
     ),
     layer(
         "x reads itself in a layer for something else",
-        ("            if self.source_width != self.width:\n", "            if False:\n"),
+        (
+            "        elif not isinstance(cache, CrossCache) and self.source_width != self.width:\n",
+            "        elif False:\n",
+        ),
         test=T_REFUSALS,
     ),
     # --- the feed-forward network -------------------------------------------------------------
@@ -511,7 +516,7 @@ FAULTS = (
     layer(
         "the decoder reads itself twice",
         (
-            "lambda z: self.cross_attention(z, read, may_attend=may_read)",
+            "lambda z: self.cross_attention(z, read, may_attend=may_read, cache=cross_cache)",
             "lambda z: self.cross_attention(z, z)",
         ),
         file=BLOCK,
@@ -528,7 +533,7 @@ FAULTS = (
     ),
     layer(
         "padding of what is read is read",
-        ("self.cross_attention(z, read, may_attend=may_read)", "self.cross_attention(z, read)"),
+        ("self.cross_attention(z, read, may_attend=may_read,", "self.cross_attention(z, read,"),
         file=BLOCK,
         test=T_BLOCKS,
     ),
@@ -581,7 +586,10 @@ FAULTS = (
     ),
     layer(
         "a block without cross-attention forgets what it is given to read",
-        ("            if read is not None or may_read is not None:\n", "            if False:\n"),
+        (
+            "            if not (read is None and may_read is None and cross_cache is None):\n",
+            "            if False:\n",
+        ),
         file=BLOCK,
         test=T_REFUSALS,
     ),

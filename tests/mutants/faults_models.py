@@ -4,8 +4,8 @@ from fault import fault
 
 STACK = "attnlib/models/stack.py"
 ENCODER = "attnlib/models/encoder.py"
-LANGUAGE = "attnlib/models/language_model.py"
 BOTH = "attnlib/models/encoder_decoder.py"
+HEAD = "attnlib/models/head.py"
 INPUTS = "attnlib/models/inputs.py"
 STORED = "attnlib/data/attention_of_models.py"
 MAKER = "book/make_attention.py"
@@ -35,13 +35,16 @@ FAULTS = (
         "padding is read",
         STACK,
         T_KINDS,
-        ("            masks.append(padding_mask(is_token))\n", "            pass\n"),
+        ("            masks.append(padding_mask(rows.is_token))\n", "            pass\n"),
     ),
     fault(
         "positions count the padding on the left too",
         STACK,
         T_KINDS,
-        ("    return padded_positions(is_token)\n", "    return torch.arange(is_token.shape[1])\n"),
+        (
+            "        return padded_positions(self.is_token)\n",
+            "        return torch.arange(self.n_places).expand_as(self.is_token)\n",
+        ),
         bug="B65",
     ),
     fault(
@@ -56,8 +59,8 @@ FAULTS = (
         STACK,
         T_KINDS,
         (
-            "torch.atleast_2d(_positions(words_btm, is_token))",
-            "torch.atleast_2d(_positions(words_btm, None))",
+            "torch.atleast_2d(rows.all_positions)",
+            "torch.atleast_2d(torch.arange(rows.n_places))",
         ),
     ),
     fault(
@@ -65,15 +68,15 @@ FAULTS = (
         STACK,
         T_KINDS,
         (
-            "return [masks[window] for window in self.windows], call",
-            "return [masks[self.windows[0]] for window in self.windows], call",
+            "return [masks[window] for window in self.windows]",
+            "return [masks[self.windows[0]] for window in self.windows]",
         ),
     ),
     fault(
         "every layer reads what enters the first",
         STACK,
         T_MODELS,
-        ("states.append(block(states[-1], may", "states.append(block(states[0], may"),
+        ("states.append(block(states[-1], **", "states.append(block(states[0], **"),
     ),
     fault(
         "the norm at the end is left out",
@@ -124,9 +127,8 @@ FAULTS = (
         STACK,
         T_MODELS,
         (
-            "block.attention_weights(x, may_attend=mask, positions=positions)",
-            "block.attention_weights(block(x, may_attend=mask, **call), may_attend=mask, "
-            "positions=positions)",
+            "block.attention_weights(x, may_attend=mask, **own)",
+            "block.attention_weights(block(x, may_attend=mask, **own), may_attend=mask, **own)",
         ),
     ),
     fault(
@@ -182,9 +184,15 @@ FAULTS = (
     # --- decoders -----------------------------------------------------------------------------
     fault(
         "the embedding gives the logits although there is a matrix for them",
-        LANGUAGE,
+        HEAD,
         T_KINDS,
-        ("        if self.output is not None:\n", "        if False:\n"),
+        (" if output is None else output(x_btm)", ""),
+    ),
+    fault(
+        "a translator does not use its own matrix for the logits",
+        BOTH,
+        T_KINDS,
+        ("logits_of_states(x_btm, self.output, ", "logits_of_states(x_btm, None, "),
     ),
     fault(
         "the decoder reads what enters the encoder",
@@ -197,8 +205,8 @@ FAULTS = (
         BOTH,
         T_KINDS,
         (
-            "self.word_embedding(tokens), is_token=is_token, read=read, may_read=is_source\n",
-            "self.word_embedding(tokens), is_token=is_token, read=read\n",
+            "            may_read=is_source,\n            cache=cache,\n",
+            "            cache=cache,\n",
         ),
     ),
     fault(
@@ -245,7 +253,7 @@ FAULTS = (
         "a decoder finds out late that it has nothing to read",
         STACK,
         T_REFUSALS,
-        ("        self._require_read(words_btm, read, may_read)\n", ""),
+        ("        self._require_read(words_btm, read, may_read, cache)\n", ""),
     ),
     # --- what is stored of a real model -------------------------------------------------------
     fault(

@@ -22,7 +22,7 @@ _PAIRS = "pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)"
 _TURN = 'turn = _turn_halves if pairing == "half" else _turn_neighbours'
 _PADDED = "return (is_token.cumsum(dim=-1) - 1).clamp(min=0)"
 _ANGLES = "return positions.double()[..., None] * frequencies.to(positions.device, torch.float64)"
-_BESIDE = "return (*(slice(None),) * (positions.ndim - 1), *(None,) * n_heads_axes)"
+_BESIDE = "return (*(slice(None),) * (angles.ndim - 2), *(None,) * n_heads_axes)"
 
 FAULTS = (
     # --- pairings -----------------------------------------------------------------------------
@@ -128,7 +128,7 @@ FAULTS = (
         "sine and cosine are rounded to half precision before the products",
         POSITIONS,
         T_POSITIONS,
-        ("dtype = computing_dtype(x.dtype)\n    turn", "dtype = x.dtype\n    turn"),
+        ("    dtype = computing_dtype(dtype)\n    # rounded", "    # rounded"),
     ),
     # --- positions ----------------------------------------------------------------------------
     fault(
@@ -136,8 +136,8 @@ FAULTS = (
         POSITIONS,
         T_POSITIONS,
         (
-            "angles = _angles(positions, frequencies)[",
-            "angles = _angles(positions - positions.min(), frequencies)[",
+            "    angles = _angles(positions, frequencies)\n    dtype",
+            "    angles = _angles(positions - positions.min(), frequencies)\n    dtype",
         ),
         bug="B38",
     ),
@@ -153,9 +153,9 @@ FAULTS = (
         POSITIONS,
         T_POSITIONS,
         (
-            "    angles = _angles(positions, frequencies)[",
+            "    angles = _angles(positions, frequencies)\n    dtype",
             "    positions = positions if positions.ndim < 2 else positions[:1]\n"
-            "    angles = _angles(positions, frequencies)[",
+            "    angles = _angles(positions, frequencies)\n    dtype",
         ),
         bug="B65",
     ),

@@ -1,10 +1,15 @@
 """All planted faults. `bug` names the kind as users reported it against attention code."""
 
 import faults_attention
+import faults_caches
+import faults_cost
+import faults_counting_and_caching
 import faults_embeddings
+import faults_explorer_generation
 import faults_explorer_next_token
 import faults_explorers_of_heads
 import faults_explorers_of_scores
+import faults_fast_decoding
 import faults_generation
 import faults_layers
 import faults_layers_and_language
@@ -17,15 +22,21 @@ import faults_pretrained
 import faults_scores_and_heads
 import faults_shakespeare
 import faults_sizes
+import faults_timing
 import faults_tokenizer
 from fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
     *faults_attention.FAULTS,
+    *faults_caches.FAULTS,
+    *faults_cost.FAULTS,
+    *faults_counting_and_caching.FAULTS,
     *faults_embeddings.FAULTS,
+    *faults_explorer_generation.FAULTS,
     *faults_explorer_next_token.FAULTS,
     *faults_explorers_of_heads.FAULTS,
     *faults_explorers_of_scores.FAULTS,
+    *faults_fast_decoding.FAULTS,
     *faults_generation.FAULTS,
     *faults_layers.FAULTS,
     *faults_layers_and_language.FAULTS,
@@ -38,5 +49,6 @@ FAULTS: tuple[Fault, ...] = (
     *faults_scores_and_heads.FAULTS,
     *faults_shakespeare.FAULTS,
     *faults_sizes.FAULTS,
+    *faults_timing.FAULTS,
     *faults_tokenizer.FAULTS,
 )

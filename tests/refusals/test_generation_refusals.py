@@ -32,6 +32,8 @@ SIZES = replace(
 )
 MODEL = LanguageModel(SIZES)
 TRANSLATOR = EncoderDecoder(replace(SIZES, n_encoder_layers=1))
+with torch.device("meta"):
+    MODEL_WITHOUT_WEIGHTS = LanguageModel(SIZES)
 TOKENS = torch.tensor([[1, 2, 3], [4, 5, 6]])
 HALF = torch.tensor([[True, True, True], [False, False, False]])
 LOGITS = torch.zeros(2, 3)
@@ -115,6 +117,24 @@ def test_a_draw_needs_64_bits_and_a_number_for_each_row():
     says = "uniforms must have the shape of probabilities without their last axis v, got shapes "
     refused(ValueError, f"{says}(3,) and (2, 3)", draw, p, torch.zeros(3).double())
     refused(ValueError, "v must be at least 1", fault_of_logits, torch.zeros(2, 0))
+    refused(ValueError, "v must be at least 1, got shape (2, 0)", draw, p[:, :0], u)
+
+
+def test_no_draw_from_what_is_no_distribution_or_with_what_is_no_uniform_number():
+    p, u = torch.full((2, 3), 1 / 3).double(), torch.zeros(2).double()
+    for wrong in (-0.25, 1.0, math.nan, math.inf):
+        says = f"uniforms must be at least 0 and below 1, got {wrong}"
+        refused(ValueError, says, draw, p, torch.tensor([0.5, wrong]).double())
+    says = "probabilities must be at least 0 and have a positive and finite sum in every row, got "
+    for row, got in (
+        ([0.0, 0.0, 0.0], "at least 0.0 and a sum of 0.0"),
+        ([0.5, -0.25, 1.0], "at least -0.25 and a sum of 1.25"),
+        ([0.5, math.nan, 1.0], "at least nan and a sum of nan"),
+        ([0.5, math.inf, 1.0], "at least 0.5 and a sum of inf"),
+    ):
+        bad = torch.tensor([[0.5, 0.25, 0.25], row]).double()
+        refused(ValueError, f"{says}{got} in row 1", draw, bad, u)
+        refused(ValueError, f"{says}{got} in row 0", draw, bad[1], u[1])
 
 
 # --- generation -------------------------------------------------------------------------------
@@ -127,12 +147,13 @@ def test_a_draw_needs_64_bits_and_a_number_for_each_row():
         (ValueError, "got t=3, n_new=5 and context=6", {"n_new": 5}),
         (ValueError, "n_new must be at least 0, got -1", {"n_new": -1}),
         (TypeError, "n_new must be a whole number, got 2.0", {"n_new": 2.0}),
-        (TypeError, "tokens must be whole numbers, got torch.float32", {"tokens": TOKENS.float()}),
-        (TypeError, "tokens must be whole numbers, got torch.bool", {"tokens": TOKENS.bool()}),
+        (TypeError, "tokens must be signed integers, got torch.float32",
+         {"tokens": TOKENS.float()}),
+        (TypeError, "tokens must be signed integers, got torch.bool", {"tokens": TOKENS.bool()}),
         (ValueError, "tokens must be rows of ids, got shape (3,)", {"tokens": TOKENS[0]}),
         (TypeError, "tokens must be rows of ids, got str", {"tokens": "to be"}),
         (TypeError, "tokens must be rows of ids, got set", {"tokens": {1, 2}}),
-        (TypeError, "ids must be a sequence of integers, got 1", {"tokens": [1, 2]}),
+        (TypeError, "a row of tokens must be a sequence of integers, got 1", {"tokens": [1, 2]}),
         (TypeError, "an id must be a whole number, got 1.5", {"tokens": [[1.5]]}),
         (ValueError, "every row of tokens must have at least 1 token, got 0 in row 1",
          {"tokens": [[1], []]}),
@@ -152,7 +173,14 @@ def test_a_draw_needs_64_bits_and_a_number_for_each_row():
         (TypeError, "sampler must be a Sampler, got str", {"sampler": "greedy"}),
         (ValueError, "an id of stop must be at most 10, got 11", {"stop": [11]}),
         (ValueError, "an id of stop must be at least 0, got -1", {"stop": [-1]}),
-        (TypeError, "ids must be a sequence of integers, got 5", {"stop": 5}),
+        (TypeError, "stop must be a sequence of integers, got 5", {"stop": 5}),
+        (TypeError, "stop must be a sequence of integers, got {5}", {"stop": {5}}),
+        (TypeError, "on_token must be a function, got list", {"on_token": []}),
+        (TypeError, "tokens must be signed integers, got torch.uint8", {"tokens": TOKENS.byte()}),
+        (ValueError, "tokens must hold numbers, got a tensor on the meta device",
+         {"tokens": TOKENS.to("meta")}),
+        (ValueError, "model must have its weights, got them on the meta device",
+         {"model": MODEL_WITHOUT_WEIGHTS}),
         (ValueError, "seed must be at least 0, got -1", {"seed": -1}),
         (ValueError, "seed must be at most 4294967293, got", {"seed": 2**32}),
         (TypeError, "seed must be a whole number, got 1.5", {"seed": 1.5}),
@@ -185,7 +213,8 @@ def test_what_cannot_be_translated(kind, says, given):
 def test_rows_to_pad_must_have_tokens():
     refused(ValueError, "each with at least 1 token, got lengths []", pad_left, [])
     refused(ValueError, "each with at least 1 token, got lengths [2, 0]", pad_left, [[1, 2], []])
-    refused(TypeError, "ids must be a sequence of integers", pad_left, ["to", "be"])
+    refused(TypeError, "a row must be a sequence of integers", pad_left, ["to", "be"])
+    refused(TypeError, "pad_id must be a whole number, got 0.5", pad_left, [[1]], pad_id=0.5)
 
 
 # --- likelihood -------------------------------------------------------------------------------
@@ -194,12 +223,13 @@ def test_rows_to_pad_must_have_tokens():
 @pytest.mark.parametrize("call", [token_log_probabilities, perplexity])
 def test_what_cannot_be_scored(call):
     refused(TypeError, "model must be a LanguageModel or an EncoderDecoder", call, None, TOKENS)
+    refused(ValueError, "got them on the meta device", call, MODEL_WITHOUT_WEIGHTS, TOKENS)
     refused(ValueError, "an EncoderDecoder must be given a source", call, TRANSLATOR, TOKENS)
     refused(ValueError, "belong to an EncoderDecoder", call, MODEL, TOKENS, source=TOKENS)
     refused(ValueError, "with t at least 2, got shape (2, 1)", call, MODEL, TOKENS[:, :1])
     refused(ValueError, "from 0 to v - 1 = 10, got 11 in row 1", call, MODEL, TOKENS + 7)
     refused(
-        TypeError, "tokens must be whole numbers, got torch.float32", call, MODEL, TOKENS.float()
+        TypeError, "tokens must be signed integers, got torch.float32", call, MODEL, TOKENS.float()
     )
     long = torch.zeros(1, CONTEXT + 2, dtype=torch.int64)
     refused(ValueError, "got t=8 and context=6", call, MODEL, long)
@@ -207,6 +237,16 @@ def test_what_cannot_be_scored(call):
     gap = torch.tensor([[True, True, True], [True, False, True]])
     says = "the tokens of a row must stand together, got padding between them in row 1"
     refused(ValueError, says, call, MODEL, TOKENS, is_token=gap)
+
+
+@pytest.mark.parametrize("call", [token_log_probabilities, perplexity])
+def test_what_has_no_source_cannot_be_scored(call):
+    says = "every row of source must have at least 1 token, got 0 in row 1"
+    refused(ValueError, says, call, TRANSLATOR, TOKENS, source=TOKENS, is_source=HALF)
+    refused(
+        ValueError, "source must be from 0 to v - 1", call, TRANSLATOR, TOKENS, source=TOKENS + 7
+    )
+    refused(TypeError, "source must be a tensor", call, TRANSLATOR, TOKENS, source=[[1], [2]])
 
 
 def test_a_mean_over_no_token_is_refused():
@@ -322,6 +362,9 @@ def loss(model, batch):
          {"betas": (0.9, 1)}),
         (ValueError, "clip must be above 0, got 0", {"clip": 0}),
         (TypeError, "seed must be a whole number, got 'one'", {"seed": "one"}),
+        (ValueError, "seed must be at least 0, got -1", {"seed": -1}),
+        (ValueError, "seed must be at most 18446744073709551615, got", {"seed": 2**64}),
+        (TypeError, "on_step must be a function, got int", {"on_step": 1}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained(kind, says, given):

@@ -1,0 +1,136 @@
+"""Faults in the step that reads one token a row: a second way to compute what a model computes."""
+
+from fault import Fault, fault
+
+FAST, GENERATION = "attnlib/fast_decoding.py", "attnlib/generation.py"
+T_FAST = "tests/test_fast_decoding.py"
+T_REFUSALS = "tests/refusals/test_fast_decoding_refusals.py"
+
+FAULTS: tuple[Fault, ...] = (
+    fault(
+        "fast decoding: the new token stands one place too far",
+        FAST,
+        T_FAST,
+        ("torch.full((1,), cache.n_tokens,", "torch.full((1,), cache.n_tokens + 1,"),
+        bug="B38",
+    ),
+    fault(
+        "fast decoding: padding counts as positions",
+        FAST,
+        T_FAST,
+        (
+            "positions = is_token.sum(-1, keepdim=True) - 1",
+            "positions = torch.full((len(tokens), 1), cache.n_tokens)",
+        ),
+        bug="B65",
+    ),
+    fault(
+        "fast decoding: padding is read",
+        FAST,
+        T_FAST,
+        ("return None if is_token is None else is_token[", "return None and is_token["),
+        bug="B3D",
+    ),
+    fault(
+        "fast decoding: the mask of a ring is in the order of the text",
+        FAST,
+        T_FAST,
+        ("kept.places(1, is_token.device)", "-kept.n_sources(1) :"),
+        bug="B43",
+    ),
+    fault(
+        "fast decoding: the cache never advances",
+        FAST,
+        T_FAST,
+        ("with cache.writing(is_token):", "if True:"),
+        bug="B34",
+    ),
+    fault(
+        "fast decoding: layers with a window turn as the others do",
+        FAST,
+        T_FAST,
+        ("_rotation(block, positions)", "_rotation(decoder.blocks[-1], positions)"),
+    ),
+    fault(
+        "fast decoding: query head i reads key/value head i mod g",
+        FAST,
+        T_FAST,
+        ("q.view(b, g, h // g, d)", "q.view(b, h // g, g, d).transpose(1, 2)"),
+        bug="B50",
+    ),
+    fault(
+        "fast decoding: the scale is always that of the width",
+        FAST,
+        T_FAST,
+        ("scale, placement = attention.score_scale,", "scale, placement = d**-0.5,"),
+        bug="B22",
+    ),
+    fault(
+        "fast decoding: gate and widen are exchanged",
+        FAST,
+        T_FAST,
+        ("product(network.gate, network.widen)", "product(network.widen, network.gate)"),
+    ),
+    fault(
+        "fast decoding: the shortcut around attention is lost",
+        FAST,
+        T_FAST,
+        (
+            "x = output(attended(norm(x), kept, rotation, may_attend), x)",
+            "x = output(attended(norm(x), kept, rotation, may_attend))",
+        ),
+        bug="B3E",
+    ),
+    fault(
+        "fast decoding: the second norm of a sub-layer is lost",
+        FAST,
+        T_FAST,
+        ("x + network_out_norm(narrow(worked(", "x + (narrow(worked("),
+        bug="B3E",
+    ),
+    fault(
+        "fast decoding: queries and keys are not normed",
+        FAST,
+        T_FAST,
+        ("if query_norm is not None:", "if query_norm is None and b == 0:"),
+        bug="B3E",
+    ),
+    fault(
+        "fast decoding: biases are lost",
+        FAST,
+        T_FAST,
+        ("y = y if bias is None else y + bias", "y = y"),
+        bug="B3E",
+    ),
+    fault(
+        "fast decoding: of (x, −x) the wrong half is kept",
+        FAST,
+        T_FAST,
+        (".narrow(-2, 0, 1)", ".narrow(-2, 1, 1)"),
+    ),
+    fault(
+        "fast decoding: the parts of several rows are mixed up",
+        FAST,
+        T_FAST,
+        ("y.transpose(0, 1).reshape(b, 1, -1)", "y.reshape(b, 1, -1)"),
+    ),
+    fault(
+        "fast decoding: rows of zeros get logits",
+        FAST,
+        T_FAST,
+        ("self._head(x_b1m)[..., : sizes.vocabulary]", "self._head(x_b1m)"),
+    ),
+    fault(
+        "fast decoding: a step goes on with weights that were trained further",
+        FAST,
+        T_REFUSALS,
+        ("(weight.data_ptr(), weight._version)", "(weight.data_ptr(), 0)"),
+        bug="B3D",
+    ),
+    fault(
+        "fast decoding: rows that have ended stay in the cache",
+        GENERATION,
+        T_FAST,
+        ("if numbers != self.numbers:", "if len(numbers) > len(self.numbers):"),
+    ),
+)
