@@ -21,6 +21,9 @@ from attnlib.attention import (
     grouped_query_attention,
 )
 from attnlib.axes import AXES
+from attnlib.beams import Beam, beam_search
+from attnlib.caches import CrossCache, KVCache, ModelCache, WindowCache
+from attnlib.fast_decoding import DecodeStep
 from attnlib.generation import generate
 from attnlib.layers import Block, FeedForward, MultiHeadAttention
 from attnlib.masks import (
@@ -52,6 +55,7 @@ from attnlib.pretrained import load_pretrained
 from attnlib.sampling import GREEDY, Sampler
 from attnlib.sizes import PUBLISHED, TRAINED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.softmax import log_sum_exp, merge_attention, softmax
+from attnlib.speculative import Speculation, speculative_generate
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.word_piece import WordPieceTokenizer, word_piece
 
@@ -63,23 +67,31 @@ __all__ = [
     "PUBLISHED",
     "TRAINED",
     "AttentionSizes",
+    "Beam",
     "Block",
     "BytePairTokenizer",
+    "CrossCache",
+    "DecodeStep",
     "Decoder",
     "Encoder",
     "EncoderDecoder",
     "FeedForward",
+    "KVCache",
     "LanguageModel",
     "LatentAttentionSizes",
+    "ModelCache",
     "ModelSizes",
     "MultiHeadAttention",
     "NumberWordsTokenizer",
     "Sampler",
+    "Speculation",
+    "WindowCache",
     "WordPieceTokenizer",
     "alibi_bias",
     "alibi_slopes",
     "attention_weights",
     "attention_with_lse",
+    "beam_search",
     "block_mask",
     "causal_mask",
     "compose_masks",
@@ -88,6 +100,7 @@ __all__ = [
     "explore",
     "generate",
     "grouped_query_attention",
+    "kv_cache_bytes",
     "linear_frequencies",
     "llama3_frequencies",
     "load_pretrained",
@@ -102,16 +115,19 @@ __all__ = [
     "shift_matrix",
     "sinusoidal_encoding",
     "softmax",
+    "speculative_generate",
     "window_mask",
     "word_piece",
     "yarn_attention_factor",
     "yarn_frequencies",
 ]
 
-_LOADED_WHEN_USED = ("data", "definitions", "exercises", "explore", "plots")
+_LOADED_WHEN_USED = ("cost", "data", "definitions", "exercises", "explore", "plots")
 
 
 def __getattr__(name: str):
+    if name == "kv_cache_bytes":
+        return importlib.import_module("attnlib.cost").kv_cache_bytes
     if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module 'attnlib' has no attribute {name!r}")
     return importlib.import_module(f"attnlib.{name}")

@@ -47,6 +47,12 @@ def test_visible_cells_are_short_and_narrow(chapter):
 
 
 @each_chapter
+def test_a_fence_begins_its_line(chapter):
+    """Behind other words it is prose, and its cell never runs."""
+    assert [line for line in chapter.read_text().splitlines() if "```" in line.strip("`")] == []
+
+
+@each_chapter
 def test_only_imports_and_plots_are_hidden(chapter):
     for metadata, code in code_cells(chapter.read_text()):
         if "hide-input" in metadata:

@@ -22,6 +22,13 @@ from attnlib.definitions.of_attention import (
     softmax,
     softmax_jacobian,
 )
+from attnlib.definitions.of_caches import (
+    attention_with_cache,
+    generation_pairs,
+    generation_tokens,
+    ring_slots,
+)
+from attnlib.definitions.of_cost import attention_flops, product_flops
 from attnlib.definitions.of_embeddings import (
     cooccurrence,
     cosine,
@@ -104,6 +111,8 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "attention",
+    "attention_flops",
+    "attention_with_cache",
     "bits_per_byte",
     "block_mask",
     "causal_mask",
@@ -124,6 +133,8 @@ __all__ = [
     "gated_feed_forward",
     "gelu",
     "gelu_tanh",
+    "generation_pairs",
+    "generation_tokens",
     "grouped_query_attention",
     "jacobian_bound",
     "kernel_average",
@@ -145,11 +156,13 @@ __all__ = [
     "positive_pmi",
     "post_norm",
     "pre_norm",
+    "product_flops",
     "reach",
     "readable_sources",
     "recurrent_jacobian",
     "recurrent_states",
     "relu",
+    "ring_slots",
     "rms_norm",
     "rms_norm_jacobian",
     "rotate",

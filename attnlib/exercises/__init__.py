@@ -14,10 +14,12 @@ Axes     attnlib/axes.py
 from collections.abc import Callable
 
 from attnlib.exercises.attention import EXERCISES as _ATTENTION
+from attnlib.exercises.counting_cost import EXERCISES as _COUNTING_COST
 from attnlib.exercises.embeddings import EXERCISES as _EMBEDDINGS
 from attnlib.exercises.encoder_decoder import EXERCISES as _ENCODER_DECODER
 from attnlib.exercises.heads import EXERCISES as _HEADS
 from attnlib.exercises.judge import Exercise, Mistake
+from attnlib.exercises.kv_caching import EXERCISES as _KV_CACHING
 from attnlib.exercises.language_models import EXERCISES as _LANGUAGE_MODELS
 from attnlib.exercises.masking import EXERCISES as _MASKING
 from attnlib.exercises.positions import EXERCISES as _POSITIONS
@@ -38,6 +40,8 @@ _ALL = {
         *_HEADS,
         *_ENCODER_DECODER,
         *_LANGUAGE_MODELS,
+        *_COUNTING_COST,
+        *_KV_CACHING,
     )
 }
 

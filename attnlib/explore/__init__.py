@@ -13,6 +13,8 @@
     attnlib.explore("attention-maps", tokens=tokens, weights=weights, layer=3, head=5)
     attnlib.explore("alignment", number=21)
     attnlib.explore("next-token", temperature=0.7, top_p=0.9)
+    attnlib.explore("cost", model="gemma-3-27b", n_tokens=131_072)
+    attnlib.explore("generation-times", n_layers=4, n_heads=8, n_new=512)
 
 The mathematics and the drawing are ES modules beside this file. A notebook runs them through
 anywidget; the book's pages mount the same files without a kernel.
@@ -41,6 +43,8 @@ NAMES = (
     "attention-maps",
     "alignment",
     "next-token",
+    "cost",
+    "generation-times",
 )
 
 

@@ -79,6 +79,22 @@ export function showFrequency(x) {
   return `${mantissa}·10${exponent.replace(/./g, (sign) => RAISED[sign])}`;
 }
 
+/** A number that is not negative, with three digits and a metric prefix: 139 GFLOP, 69.6 ms. */
+export function showMetric(x, unit) {
+  if (x === 0) return `0 ${unit}`;
+  const [mantissa, exponent] = untie(x).toExponential(2).split("e");
+  const thousands = Math.floor(Number(exponent) / 3);
+  const before = Number(exponent) - 3 * thousands;
+  const digits = mantissa.replace(".", "");
+  const rest = before === 2 ? "" : `.${digits.slice(1 + before)}`;
+  return `${digits.slice(0, 1 + before)}${rest} ${PREFIXES[thousands]}${unit}`;
+}
+
+const PREFIXES = {
+  "-4": "p", "-3": "n", "-2": "µ", "-1": "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E",
+  7: "Z",
+};
+
 const RAISED = {
   "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹",
 };

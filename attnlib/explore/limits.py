@@ -51,6 +51,26 @@ SAMPLING_TEMPERATURE = (0.1, 5.0)
 TOP_K = (0, 65_536)  # 0 is none
 TOP_P = (0.01, 1.0)
 MIN_P = (0.0, 1.0)
+COST_MODELS = (
+    "llama-3.1-70b",
+    "llama-3.2-1b",
+    "llama-2-7b",
+    "smollm2-135m",
+    "gemma-3-27b",
+    "gemma-3-270m",
+    "deepseek-v2",
+    "deepseek-v3",
+)
+COST_DEVICES = ("a100", "h100", "h200", "t4")
+COST_PHASES = ("decode", "prefill")
+COST_CONTEXT = (16, 131_072)  # powers of two only, like the next
+COST_ROWS = (1, 256)
+COST_BYTES = (1, 2, 4)  # of a weight and of a number in the cache
+GENERATION_LAYERS = (1, 2, 4)  # of the models whose generation was timed
+GENERATION_HEADS = (2, 4, 8)
+GENERATION_HEAD_DIM = 32  # of all of them
+GENERATION_LENGTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)  # new tokens
+GENERATION_DEVICES = ("cpu", "cuda")
 
 LIMITS = {
     "n_sources": N_SOURCES,
@@ -99,4 +119,15 @@ LIMITS = {
     "top_k": TOP_K,
     "top_p": TOP_P,
     "min_p": MIN_P,
+    "cost_models": COST_MODELS,
+    "cost_devices": COST_DEVICES,
+    "cost_phases": COST_PHASES,
+    "cost_context": COST_CONTEXT,
+    "cost_rows": COST_ROWS,
+    "cost_bytes": COST_BYTES,
+    "generation_layers": GENERATION_LAYERS,
+    "generation_heads": GENERATION_HEADS,
+    "generation_head_dim": GENERATION_HEAD_DIM,
+    "generation_lengths": GENERATION_LENGTHS,
+    "generation_devices": GENERATION_DEVICES,
 }

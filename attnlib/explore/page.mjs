@@ -2,6 +2,8 @@
 
 import * as alignment from "./alignment.mjs";
 import * as attentionMaps from "./attention-maps.mjs";
+import * as cost from "./cost.mjs";
+import * as generationTimes from "./generation-times.mjs";
 import * as heads from "./heads.mjs";
 import * as jacobian from "./jacobian.mjs";
 import * as mask from "./mask.mjs";
@@ -18,7 +20,7 @@ import { addressOf, parseFragment } from "./share.mjs";
 const explorers = {
   softmax, "soft-lookup": softLookup, tokens, neighbours, sinusoidal, rotary,
   "score-spread": scoreSpread, jacobian, mask, heads, "attention-maps": attentionMaps,
-  alignment, "next-token": nextToken,
+  alignment, "next-token": nextToken, cost, "generation-times": generationTimes,
 };
 
 /** As much of an anywidget model as an explorer uses. */

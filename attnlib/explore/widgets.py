@@ -3,6 +3,8 @@
 from attnlib.explore.alignment import AlignmentExplorer
 from attnlib.explore.attention_maps import AttentionMapsExplorer
 from attnlib.explore.base import Explorer
+from attnlib.explore.cost import CostExplorer
+from attnlib.explore.generation_times import GenerationTimesExplorer
 from attnlib.explore.heads import HeadsExplorer
 from attnlib.explore.jacobian import JacobianExplorer
 from attnlib.explore.mask import MaskExplorer
@@ -31,5 +33,7 @@ EXPLORERS: dict[str, type[Explorer]] = {
         AttentionMapsExplorer,
         AlignmentExplorer,
         NextTokenExplorer,
+        CostExplorer,
+        GenerationTimesExplorer,
     )
 }

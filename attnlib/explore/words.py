@@ -69,6 +69,21 @@ def show_frequency(x: float) -> str:
     return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
 
 
+def show_metric(x: float | int, unit: str) -> str:
+    """A number that is not negative, with three digits and a metric prefix: 139 GFLOP, 69.6 ms."""
+    if x == 0:
+        return f"0 {unit}"
+    mantissa, exponent = f"{untie(float(x)):.2e}".split("e")
+    thousands, before = divmod(int(exponent), 3)
+    digits = mantissa.replace(".", "")
+    text = digits[: 1 + before] + ("" if before == 2 else f".{digits[1 + before :]}")
+    return f"{text} {_PREFIXES[thousands]}{unit}"
+
+
+_PREFIXES = {-4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
+_PREFIXES |= {6: "E", 7: "Z"}
+
+
 def show_thousandths(x: float) -> str:
     """Three decimals; half a thousandth counts up in Python as in JavaScript."""
     return show(math.floor(1000 * x + 0.5) / 1000, 3)
