@@ -84,7 +84,10 @@ def part_of_the_run(
 ) -> Iterator[subprocess.Popen]:
     """Start one part, which ends with this process at the latest."""
     command = [sys.executable, "-m", "pytest", str(FOLDER), *arguments]
-    environment = os.environ | {"PART": f"{part}/{n_parts}"}
+    # parts that share the processors: threads of torch that wait for one another would spin
+    n_threads = max(1, (os.cpu_count() or 1) // n_parts)
+    of_part = {"PART": f"{part}/{n_parts}"}
+    environment = {"OMP_NUM_THREADS": str(n_threads)} | os.environ | of_part
     started = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
         yield started
