@@ -494,6 +494,7 @@ def test_plotly_is_loaded_once_where_there_are_figures_and_else_never(opened):
 # ---- explorers ----------------------------------------------------------------------------
 
 
+STILL = {"cost"}  # bars and a roofline: they show where the sliders lead, and are not taken hold of
 LOW = 0.05  # of a slider's length: lower than where any slider begins, but for those at the end
 
 
@@ -595,7 +596,7 @@ def test_a_picture_that_looks_movable_is(opened, place):
     opened.show()
     explorer = opened.explorer(place)
     pictures = explorer.movable_pictures()
-    assert pictures, "every explorer has one"
+    assert bool(pictures) != (explorer.kind() in STILL), "only these explorers have none"
     with explorer.offline():
         for picture in pictures:
             explorer.assert_picture_moves(picture, 0.5, 0.25)
