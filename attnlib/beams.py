@@ -34,7 +34,7 @@ from attnlib.models import EncoderDecoder, LanguageModel
 from attnlib.require import at_least, between
 from attnlib.sampling import check_choice
 from attnlib.token_checks import list_of_ids
-from attnlib.token_rows import check_model, in_mode, rows_of
+from attnlib.token_rows import check_model, check_room, in_mode, rows_of
 
 __all__ = ["Beam", "beam_search"]
 
@@ -88,18 +88,14 @@ def beam_search(
         FloatingPointError: As `generate`.
     """
     check_model(model, source, None)
-    v, context = model.sizes.vocabulary, model.sizes.context
+    v = model.sizes.vocabulary
     (row,) = rows_of("tokens", [list_of_ids(tokens, "tokens")], None, v)
     sources = (
         None if source is None else rows_of("source", [list_of_ids(source, "source")], None, v)
     )
     n_new, n_beams = at_least("n_new", n_new, 0), at_least("n_beams", n_beams, 1)
     ends = {between("an id of stop", x, 0, v - 1) for x in list_of_ids(stop, "stop")}
-    if len(row) + max(n_new - 1, 0) > context:
-        raise ValueError(
-            "t + n_new - 1 must be at most the context that the model reads, got "
-            f"t={len(row)}, n_new={n_new} and context={context}"
-        )
+    check_room(len(row), n_new, model.sizes.context)
     beams = [Beam(tokens=[], log_probability=0.0)]
     with in_mode(model, False), torch.inference_mode():
         cache = _new_cache(model, sources)

@@ -30,7 +30,7 @@ from attnlib.progress import progress_bar
 from attnlib.require import at_least, between
 from attnlib.sampling import GREEDY, Sampler, check_choice, draw
 from attnlib.token_checks import list_of_ids
-from attnlib.token_rows import check_model, in_mode, pad_left, rows_of
+from attnlib.token_rows import check_model, check_room, in_mode, pad_left, rows_of
 
 __all__ = ["generate"]
 
@@ -228,13 +228,8 @@ def _generators(sampler: Sampler, seed: int | None, n_rows: int) -> list[torch.G
 def _require_room(
     rows: list[list[int]], n_new: int, sources: list[list[int]] | None, context: int
 ) -> None:
-    """The last new token need not be read."""
-    t = max(map(len, rows), default=0)
-    if rows and t + max(n_new - 1, 0) > context:
-        raise ValueError(
-            f"t + n_new - 1 must be at most the context that the model reads, got t={t}, "
-            f"n_new={n_new} and context={context}"
-        )
+    if rows:
+        check_room(max(map(len, rows)), n_new, context)
     if sources is None:
         return
     if len(sources) != len(rows):

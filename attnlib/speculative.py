@@ -32,7 +32,7 @@ from attnlib.models import LanguageModel
 from attnlib.require import at_least
 from attnlib.sampling import check_choice
 from attnlib.token_checks import list_of_ids
-from attnlib.token_rows import check_model, in_mode, rows_of
+from attnlib.token_rows import check_model, check_room, in_mode, rows_of
 
 __all__ = ["Speculation", "speculative_generate"]
 
@@ -140,14 +140,9 @@ def _choices(model: LanguageModel, cache: ModelCache, text: list[int]) -> list[i
 
 
 def _require_room(model: LanguageModel, draft: LanguageModel, t: int, n_new: int) -> None:
-    """The last new token need not be read."""
-    n = t + max(n_new - 1, 0)
+    n = t + max(n_new - 1, 0)  # the last new token need not be read
     for name, x in (("model", model), ("draft", draft)):
-        if n > x.sizes.context:
-            raise ValueError(
-                f"t + n_new - 1 must be at most the context that the {name} reads, got t={t}, "
-                f"n_new={n_new} and context={x.sizes.context}"
-            )
+        check_room(t, n_new, x.sizes.context, name)
         window = x.sizes.window
         if window is not None and n > window:
             raise ValueError(

@@ -30,7 +30,7 @@ from attnlib.require import integer
 from attnlib.tensor_checks import SIGNED, check_boolean, kind_of
 from attnlib.token_checks import list_of_ids
 
-__all__ = ["check_model", "in_mode", "pad_left", "pad_right", "rows_of"]
+__all__ = ["check_model", "check_room", "in_mode", "pad_left", "pad_right", "rows_of"]
 
 
 def pad_left(
@@ -178,6 +178,28 @@ def check_model(model: Any, source: Any, is_source: Any) -> None:
         raise ValueError("source and is_source belong to an EncoderDecoder, got a LanguageModel")
     if next(model.parameters()).is_meta:
         raise ValueError("model must have its weights, got them on the meta device")
+
+
+def check_room(t: int, n_new: int, context: int, reader: str = "model") -> None:
+    """Refuse more tokens than a model can read; the last new one need not be read.
+
+    Args:
+        t: How many tokens there are.
+        n_new: How many are to follow.
+        context: How many the model reads at most.
+        reader: What the model is called in the error.
+
+    Raises:
+        ValueError: If t + n_new − 1 is more than that.
+
+    Example:
+        >>> check_room(5, 4, context=8)
+    """
+    if t + max(n_new - 1, 0) > context:
+        raise ValueError(
+            f"t + n_new - 1 must be at most the context that the {reader} reads, got t={t}, "
+            f"n_new={n_new} and context={context}"
+        )
 
 
 @contextmanager

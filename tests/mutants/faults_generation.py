@@ -162,7 +162,7 @@ FAULTS = (
     ),
     fault(
         "generation: the last new token must have room, too",
-        GENERATION,
+        ROWS,
         T_GENERATION,
         ("t + max(n_new - 1, 0) > context:", "t + n_new > context:"),
     ),
