@@ -9,9 +9,12 @@ takes at least the bytes of the weights over the bandwidth of the memory. A `Lan
 more: its parts are made for any number of tokens, look at all they are given, and ask torch for
 some hundred things a layer. `DecodeStep` asks for forty and computes the same numbers:
 
-- **Matrices in parts.** For many tokens a matrix is multiplied in tiles; for one it is only read.
-  A transposed copy, cut into a part for each thread, is read at the speed of the memory. What
-  `torch.nn.Linear` keeps is read as fast on some machines, and half as fast on others.
+- **One piece of memory.** The matrices stand one after the other in the order in which they are
+  read, so that no two reads are far apart.
+- **A layout for one vector.** For many tokens a matrix is multiplied in tiles; for one it is only
+  read. Which layout is read at the speed of the memory depends on the machine and on the number of
+  threads: rows, as `torch.nn.Linear` keeps them, or a transposed copy cut into parts for the
+  threads to share. A step measures both when it is made and keeps the faster.
 - **Fewer calls.** Query, key and value are one product, and so are `gate` and `widen`; what a
   sub-layer adds is added within its last product.
 - **A rotation is a matrix.** All heads turn alike, so that the rows of the identity are turned once
@@ -32,6 +35,7 @@ some hundred things a layer. `DecodeStep` asks for forty and computes the same n
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import gcd
 
 import torch
@@ -45,11 +49,15 @@ from attnlib.caches import LayerCache, ModelCache
 from attnlib.layers import ACTIVATIONS, Block, RMSNorm
 from attnlib.models import LanguageModel
 from attnlib.models.inputs import check_tokens
-from attnlib.positions import sinusoidal_encoding, turn_by
-from attnlib.require import at_least
+from attnlib.positions import turn_by
+from attnlib.sizes import AttentionSizes
 from attnlib.softmax import computing_dtype
+from attnlib.timing import compare
 
-__all__ = ["DecodeStep"]
+__all__ = ["LAYOUTS", "DecodeStep"]
+
+LAYOUTS = ("rows", "parts")
+_N_PARTS = 16  # more than threads, so that each reads short runs; divides most widths
 
 
 class DecodeStep:
@@ -61,18 +69,19 @@ class DecodeStep:
 
     Attributes:
         model: Whose step it is.
-        n_threads: Into how many parts the matrices are cut; one whose rows this does not divide is
-            cut into fewer.
+        layout: How the matrices stand in memory, "rows" or "parts".
         nbytes: The bytes of the matrices that are held a second time.
 
     Args:
-        model: A language model of any kind.
-        n_threads: As above. None means as many as torch uses now, and 1 on another device than the
-            CPU. The result does not depend on it, but for rounding; the speed does.
+        model: A language model of any kind but one with experts, or with a latent, whose own step
+            absorbs matrices.
+        layout: As above. None means the faster, measured now with as many threads as torch uses
+            now; "rows" on another device than the CPU. The result does not depend on it, but for
+            rounding; the speed does.
 
     Raises:
-        TypeError: If the model is none, or the number not whole.
-        ValueError: If the number is below 1.
+        TypeError: If the model is none.
+        ValueError: If the layout is none of the two.
 
     Example:
         >>> from attnlib import TRAINED
@@ -82,27 +91,43 @@ class DecodeStep:
         True
     """
 
-    def __init__(self, model: LanguageModel, *, n_threads: int | None = None) -> None:
+    def __init__(self, model: LanguageModel, *, layout: str | None = None) -> None:
         if not isinstance(model, LanguageModel):
             raise TypeError(f"model must be a LanguageModel, got {type(model).__name__}")
+        if not isinstance(model.sizes.attention, AttentionSizes):
+            raise ValueError(
+                "model must have AttentionSizes, got "
+                f"{type(model.sizes.attention).__name__} in {model.sizes.name}; with a latent it "
+                "decodes by itself, with its own cache, and absorbs matrices"
+            )
+        if model.sizes.n_expert_layers:
+            raise ValueError(
+                "model must have one feed-forward network a layer, since a step holds the matrices "
+                f"that every token needs, got experts in {model.sizes.name}"
+            )
         decoder = model.decoder
         words = decoder.word_embedding.weight
-        if n_threads is None:
-            n_threads = torch.get_num_threads() if words.device.type == "cpu" else 1
-        self.model, self.n_threads = model, at_least("n_threads", n_threads, 1)
-        self._weights = [weight for weight in model.parameters() if not weight.is_inference()]
-        self._state = self._state_now()
+        if layout not in (None, *LAYOUTS):
+            raise ValueError(f"layout must be None, 'rows' or 'parts', got {layout!r}")
+        self.model = model
+        self._weights = [
+            (parts, name, weight, weight.data_ptr(), _version(weight))
+            for parts in (part._parameters for part in model.modules())
+            for name, weight in parts.items()
+            if weight is not None
+        ]
         with torch.no_grad():
             self._words = words.detach()
-            layers = [_layer(block, self.n_threads) for block in decoder.blocks]
-            self._norm_of_embedding = _norm(decoder.embedding_norm)
-            self._norm_at_end = _norm(decoder.end_norm)
             output = words if model.output is None else model.output.weight
             # rows of zeros, so that it can be cut; their logits are left away
-            output = F.pad(output, (0, 0, 0, -len(output) % self.n_threads))
-            parts, self._head = _product([output], [None], self.n_threads)
-        self._layers = [layer for _, layer in layers]
-        self.nbytes = parts.nbytes + sum(part.nbytes for held, _ in layers for part in held)
+            output = F.pad(output, (0, 0, 0, -len(output) % _N_PARTS))
+            self.layout = _faster_layout(output) if layout is None else layout
+            held = _Matrices([*_matrices(decoder.blocks), output], self.layout)
+            self._layers = [_layer(block, held) for block in decoder.blocks]
+            self._head = held.product([output], [None])
+            self._norm_of_embedding = _norm(decoder.embedding_norm)
+            self._norm_at_end = _norm(decoder.end_norm)
+        self.nbytes = held.nbytes
 
     def __call__(self, tokens: Int[Tensor, "b 1"], *, cache: ModelCache) -> Float[Tensor, "b 1 v"]:
         """Read one new token of each row and give the logits of what follows it.
@@ -126,7 +151,7 @@ class DecodeStep:
                 f"a step reads one token a row, got t={tokens.shape[1]}; more at a time are for "
                 "the model to read, with the same cache"
             )
-        if self._state_now() != self._state:
+        if not self._is_of_the_model_now():
             raise ValueError(
                 "the model must have the weights of which the step was made, got others; make a "
                 "DecodeStep anew"
@@ -138,28 +163,23 @@ class DecodeStep:
             positions = torch.full((1,), cache.n_tokens, device=x_b1m.device)
         else:
             positions = is_token.sum(-1, keepdim=True) - 1
-        x_b1m = self._entering(x_b1m, positions)
+        x_b1m = model.decoder.summed(x_b1m, positions).detach()
+        if self._norm_of_embedding is not None:
+            x_b1m = self._norm_of_embedding(x_b1m)
         calls = self._calls(positions, is_token, cache)
         with cache.writing(is_token):
             for layer, kept, call in zip(self._layers, cache.layers, calls, strict=True):
                 x_b1m = layer(x_b1m, kept, *call)
-        if self._norm_at_end is not None:
-            x_b1m = self._norm_at_end(x_b1m)
-        return self._head(x_b1m)[..., : sizes.vocabulary]
+            if self._norm_at_end is not None:
+                x_b1m = self._norm_at_end(x_b1m)
+            return self._head(x_b1m)[..., : sizes.vocabulary]
 
-    def _state_now(self) -> list[tuple[int, int]]:
-        """What changes where a weight is written to or replaced."""
-        return [(weight.data_ptr(), weight._version) for weight in self._weights]
-
-    def _entering(self, x_b1m: Tensor, positions: Tensor) -> Tensor:
-        sizes, places = self.model.sizes, self.model.decoder.position_embedding
-        if sizes.scaled_embedding:
-            x_b1m = x_b1m * torch.tensor(sizes.width**0.5, dtype=x_b1m.dtype)
-        if places is not None:
-            x_b1m = x_b1m + F.embedding(positions, places.weight.detach())
-        elif sizes.sinusoidal_positions:
-            x_b1m = x_b1m + sinusoidal_encoding(positions, sizes.width, dtype=x_b1m.dtype)
-        return x_b1m if self._norm_of_embedding is None else self._norm_of_embedding(x_b1m)
+    def _is_of_the_model_now(self) -> bool:
+        """Whether every weight is where it was, and has not been written to."""
+        return all(
+            parts.get(name) is weight and weight.data_ptr() == place and _version(weight) == version
+            for parts, name, weight, place, version in self._weights
+        )
 
     def _calls(
         self, positions: Tensor, is_token: Tensor | None, cache: ModelCache
@@ -173,18 +193,55 @@ class DecodeStep:
         return [calls[window] for window in decoder.windows]
 
 
-def _product(
-    weights: Sequence[Tensor], biases: Sequence[Tensor | None], n_threads: int
-) -> tuple[Tensor, Callable[..., Tensor]]:
-    """Give the parts of the matrices under each other, and what multiplies one vector a row."""
-    weight = torch.cat(weights).detach()
-    parts = rearrange(weight, "(part j) i -> part i j", part=gcd(len(weight), n_threads))
-    parts = parts.contiguous()
-    n_parts, n_in, n_out = parts.shape
-    bias = None if biases[0] is None else torch.cat(biases).detach()
+def _version(weight: Tensor) -> int:
+    """How often it was written to; a tensor of inference mode does not count that."""
+    return 0 if weight.is_inference() else weight._version
+
+
+def _matrices(blocks: nn.ModuleList) -> list[Tensor]:
+    return [part.weight for part in blocks.modules() if isinstance(part, nn.Linear)]
+
+
+class _Matrices:
+    """Matrices for products with one vector a row, one after the other in one piece of memory.
+
+    Args:
+        weights: All that will stand in it, for the room they take.
+        layout: One of `LAYOUTS`.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], layout: str) -> None:
+        self._free = weights[0].new_empty(sum(weight.numel() for weight in weights))
+        self.nbytes = self._free.nbytes
+        self._multiply = _by_rows if layout == "rows" else _by_parts
+
+    def product(
+        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
+    ) -> Callable[..., Tensor]:
+        """Take in these matrices, one under the other, and give what multiplies by them."""
+        weight = torch.cat(weights).detach()
+        bias = None if biases[0] is None else torch.cat(biases).detach()
+        place, self._free = self._free.tensor_split([weight.numel()])
+        return self._multiply(place, weight, bias)
+
+
+def _by_rows(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
+    rows = place.view(weight.shape).copy_(weight)
 
     def multiply(x: Tensor, added_to: Tensor | None = None) -> Tensor:
-        if x.shape[0] == 1 and bias is None:  # the parts stand one after the other: fewer calls
+        y = F.linear(x, rows, bias)
+        return y if added_to is None else y + added_to
+
+    return multiply
+
+
+def _by_parts(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
+    parts = rearrange(weight, "(part j) i -> part i j", part=gcd(len(weight), _N_PARTS))
+    parts = place.view(parts.shape).copy_(parts)
+    n_parts, n_in, n_out = parts.shape
+
+    def multiply(x: Tensor, added_to: Tensor | None = None) -> Tensor:
+        if x.shape[0] == 1 and bias is None:  # the parts stand in order: fewer calls
             x = x.expand(n_parts, 1, n_in)
             if added_to is None:
                 return torch.bmm(x, parts).view(1, 1, -1)
@@ -195,7 +252,20 @@ def _product(
         y = y if bias is None else y + bias
         return y if added_to is None else y + added_to
 
-    return parts, multiply
+    return multiply
+
+
+def _faster_layout(weight: Tensor) -> str:
+    """Time the product of one vector with a large matrix in each layout."""
+    if weight.device.type != "cpu":
+        return "rows"
+    vector = weight.new_ones(1, 1, weight.shape[1])
+    calls = {
+        layout: partial(_Matrices([weight], layout).product([weight], [None]), vector)
+        for layout in LAYOUTS
+    }
+    timings = compare(calls, device="cpu")
+    return min(timings, key=lambda layout: timings[layout].median_seconds)
 
 
 def _norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor] | None:
@@ -212,8 +282,8 @@ def _norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor] | None:
     return lambda x: torch.layer_norm(x * signs, weight.shape, weight, None, eps).narrow(-2, 0, 1)
 
 
-def _layer(block: Block, n_threads: int) -> tuple[list[Tensor], Callable[..., Tensor]]:
-    """Give the matrices of a block, and what it does to one token a row.
+def _layer(block: Block, matrices: _Matrices) -> Callable[..., Tensor]:
+    """Give what a block does to one token a row.
 
     Functions that hold what they need: looking it up anew for every token takes as long as the
     small products do.
@@ -226,13 +296,8 @@ def _layer(block: Block, n_threads: int) -> tuple[list[Tensor], Callable[..., Te
     dtype = attention.query.weight.dtype
     is_exact = dtype == computing_dtype(dtype)  # not of 16 bits
 
-    held = []
-
     def product(*linears: nn.Linear) -> Callable[..., Tensor]:
-        weights, biases = zip(*((x.weight, x.bias) for x in linears), strict=True)
-        parts, multiply = _product(weights, biases, n_threads)
-        held.append(parts)
-        return multiply
+        return matrices.product(*zip(*((x.weight, x.bias) for x in linears), strict=True))
 
     inputs = product(attention.query, attention.key, attention.value)
     output = product(attention.output)
@@ -288,7 +353,7 @@ def _layer(block: Block, n_threads: int) -> tuple[list[Tensor], Callable[..., Te
         x = x + out_norm(output(attended(norm(x), *call)))
         return x + network_out_norm(narrow(worked(network_norm(x))))
 
-    return held, {"pre": before, "post": after, "peri": around}[placement]
+    return {"pre": before, "post": after, "peri": around}[placement]
 
 
 def _rotation(block: Block, positions: Tensor) -> Tensor | None:

@@ -181,7 +181,10 @@ def main() -> int:
         bandwidth = memory_bandwidth(device="cpu")
         seconds = seconds_of(lambda: DecodeStep(model), "cpu")
         step = DecodeStep(model)
-        print(f"the step: made in {seconds:.1f} s, {step.nbytes / 1e6:.0f} MB of matrices again")
+        print(
+            f"the step: made in {seconds:.1f} s, {step.nbytes / 1e6:.0f} MB of matrices again, in "
+            f"{step.layout}"
+        )
         writers = {"attnlib": partial(write, step=step), **peers}
         for name, prompt in given.items():
             written = writers["attnlib"](prompt, options.new)

@@ -17,11 +17,14 @@ from attnlib import (
     DecodeStep,
     LanguageModel,
     ModelSizes,
+    fast_decoding,
     generate,
     load_pretrained,
 )
 from attnlib.caches import KVCache
+from attnlib.fast_decoding import LAYOUTS
 from attnlib.sizes import RotarySizes
+from attnlib.timing import Timing
 
 # All different; two queries a key/value head and three of these, so that g is neither 1 nor h.
 B, T, H, G, D, E, M, INNER, V, CONTEXT = 2, 12, 6, 3, 4, 5, 8, 11, 13, 16
@@ -100,7 +103,7 @@ def made(pairing="half", seed=0, dropout=0.0, **changes):
 
 MODELS = {name: made(**changes) for name, changes in KINDS.items()}
 MODELS["neighbours"] = made("interleaved")
-STEPS = {name: DecodeStep(model, n_threads=2) for name, model in MODELS.items()}
+STEPS = {name: DecodeStep(model, layout="parts") for name, model in MODELS.items()}
 MODEL, STEP = MODELS["llama"], STEPS["llama"]
 TOKENS = torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
 
@@ -202,23 +205,74 @@ def test_what_is_kept_in_eight_bits_is_read_as_the_model_reads_it(name):
     assert (logits - model(TOKENS)).abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("n_threads", [1, 3, 64])
-def test_the_number_of_parts_does_not_matter_whatever_it_divides(n_threads):
-    for name in ("llama", "gpt-2"):
-        step = DecodeStep(MODELS[name], n_threads=n_threads)
-        for b in (1, B):
-            logits = in_steps(step, TOKENS[:b], MODELS[name].new_cache())
-            assert_equal(logits, MODELS[name](TOKENS[:b]))
-            assert logits.shape == (b, T, V)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_layout_does_not_matter(name):
+    step = DecodeStep(MODELS[name], layout="rows")
+    for b in (1, B):
+        logits = in_steps(step, TOKENS[:b], MODELS[name].new_cache())
+        assert_equal(logits, MODELS[name](TOKENS[:b]))
+        assert logits.shape == (b, T, V)
 
 
-def test_as_many_parts_as_torch_has_threads():
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        assert DecodeStep(MODEL).n_threads == 3
-    finally:
-        torch.set_num_threads(before)
+@pytest.mark.parametrize("faster", LAYOUTS)
+def test_the_layout_that_was_measured_to_be_faster_is_taken(faster, monkeypatch):
+    def measured(calls, **options):
+        """As if the products of one layout took twice as long; both are of the same numbers."""
+        first, second = (call() for call in calls.values())
+        assert_equal(first, second)
+        return {layout: Timing((1.0 if layout == faster else 2.0,)) for layout in calls}
+
+    monkeypatch.setattr(fast_decoding, "compare", measured)
+    step = DecodeStep(MODEL)
+    assert step.layout == faster
+    assert_equal(in_steps(step, TOKENS, MODEL.new_cache()), MODEL(TOKENS))
+
+
+def test_a_step_that_measures_takes_one_of_the_layouts():
+    assert DecodeStep(MODEL).layout in LAYOUTS
+
+
+def test_an_error_at_the_end_leaves_the_cache_as_it_was(monkeypatch):
+    step, cache = DecodeStep(MODEL), MODEL.new_cache()
+    MODEL(TOKENS[:, :3], cache=cache)
+
+    def no_memory(x):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, "_head", no_memory)
+        with pytest.raises(MemoryError):
+            step(TOKENS[:, 3:4], cache=cache)
+    assert cache.n_tokens == 3
+    assert_equal(step(TOKENS[:, 3:4], cache=cache), MODEL(TOKENS[:, :4])[:, 3:])
+
+
+class Read(TorchDispatchMode):
+    """At which places of one piece of memory torch's products begin to read."""
+
+    def __init__(self, nbytes):
+        super().__init__()
+        self.nbytes, self.places = nbytes, []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        of_products = "mm" in str(function) or "linear" in str(function)
+        for x in args if of_products else ():
+            if isinstance(x, torch.Tensor) and x.untyped_storage().nbytes() == self.nbytes:
+                self.places.append((x.storage_offset(), x.numel()))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_matrices_are_read_one_after_the_other(layout):
+    step = DecodeStep(MODEL, layout=layout)
+    with torch.inference_mode(), Read(step.nbytes) as read:
+        step(TOKENS[:1, :1], cache=MODEL.new_cache())
+    assert len(read.places) == 4 * N_LAYERS + 1
+    end = 0
+    for place, n_elements in read.places:
+        assert place == end
+        end += n_elements
+    assert 8 * end == step.nbytes
 
 
 def test_in_16_bits_it_is_at_most_twice_as_far_from_the_truth_as_the_model():
@@ -241,8 +295,8 @@ def test_in_16_bits_it_is_at_most_twice_as_far_from_the_truth_as_the_model():
 
 def test_bytes_are_those_of_all_matrices():
     assert STEP.nbytes == 8 * (
-        # one row of zeros makes v = 13 even; the row of the embedding itself is not held again
-        (V + 1) * M + N_LAYERS * (M * ((H + G) * D + G * E) + H * E * M + 3 * M * INNER)
+        # with three rows of zeros v = 13 becomes 16; the embedding itself is not held again
+        (V + 3) * M + N_LAYERS * (M * ((H + G) * D + G * E) + H * E * M + 3 * M * INNER)
     )
 
 
@@ -269,7 +323,7 @@ def test_a_layer_calls_torch_less_than_half_as_often_as_the_model_does():
     calls = {}
     for n_layers in (1, 2):
         model = made(n_layers=n_layers)
-        for name, read in (("model", model), ("step", DecodeStep(model))):
+        for name, read in (("model", model), ("step", DecodeStep(model, layout="parts"))):
             cache = model.new_cache()
             model(TOKENS[:1, :4], cache=cache)
             with torch.inference_mode(), Count() as count:

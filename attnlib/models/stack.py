@@ -23,11 +23,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlib.caches import CrossCache, KVCache, LayerCache, ModelCache, WindowCache
+from attnlib.caches import (
+    CrossCache,
+    KVCache,
+    LatentCache,
+    LayerCache,
+    ModelCache,
+    WindowCache,
+)
 from attnlib.layers import Block, check_dropout, make_norm
 from attnlib.masks import causal_mask, padding_mask
 from attnlib.positions import Pairing, Turns, padded_positions, sinusoidal_encoding
-from attnlib.sizes import ModelSizes
+from attnlib.sizes import LatentAttentionSizes, ModelSizes
 from attnlib.tensor_checks import check_axes, check_boolean, check_floating
 
 __all__ = ["Stack", "reset_matrices"]
@@ -77,15 +84,17 @@ class Stack(nn.Module):
         self.segment_embedding = nn.Embedding(sizes.n_segments, m) if sizes.n_segments else None
         self.embedding_norm = self._norm(sizes.norm_of_embedding)
         self.dropout = nn.Dropout(dropout)
+        first_with_experts = n_layers - sizes.n_expert_layers
         self.blocks = nn.ModuleList(
             Block(
                 sizes,
                 has_window=window is not None,
                 pairing=pairing,
                 cross=self.reads_encoder,
+                has_experts=i >= first_with_experts,
                 dropout=dropout,
             )
-            for window in self.windows
+            for i, window in enumerate(self.windows)
         )
         self.end_norm = self._norm(sizes.norm_at_end)
 
@@ -127,8 +136,8 @@ class Stack(nn.Module):
         with nullcontext() if cache is None else cache.writing(rows.is_token):
             for block, call in zip(self.blocks, calls, strict=True):
                 states.append(block(states[-1], **call))
-        if self.end_norm is not None:
-            states[-1] = self.end_norm(states[-1])
+            if self.end_norm is not None:
+                states[-1] = self.end_norm(states[-1])
         return tuple(states)
 
     def new_cache(
@@ -141,8 +150,9 @@ class Stack(nn.Module):
     ) -> ModelCache:
         """Make a cache for one text, or a batch of texts, that comes in chunks.
 
-        A layer with a window keeps the tokens of its window, another one all. The keys and values
-        of the encoder's output are made here, once.
+        A layer with a window keeps the tokens of its window, another one all; one with a latent
+        keeps that in place of keys and values. The keys and values of the encoder's output are made
+        here, once.
 
         Args:
             read: The output of the encoder, in a decoder that reads one.
@@ -164,8 +174,10 @@ class Stack(nn.Module):
             )
         self._require_read(None, read, may_read, None)
         kept = {"capacity": capacity, "storage": storage}
+        has_latent = isinstance(self.sizes.attention, LatentAttentionSizes)
+        whole = LatentCache if has_latent else KVCache
         layers = [
-            KVCache(**kept) if window is None else WindowCache(window, storage=storage)
+            whole(**kept) if window is None else WindowCache(window, storage=storage)
             for window in self.windows
         ]
         cross = [
@@ -261,25 +273,36 @@ class Stack(nn.Module):
         return self._entering(words_btm, _rows(words_btm, is_token), segments)
 
     def _entering(self, words_btm: Tensor, rows: "_Rows", segments: Tensor | None) -> Tensor:
+        if self.segment_embedding is not None and segments is None:
+            segments = torch.zeros(words_btm.shape[:2], dtype=torch.int64, device=words_btm.device)
+        x_btm = self.summed(words_btm, rows.positions, segments)
+        if self.embedding_norm is not None:
+            x_btm = self.embedding_norm(x_btm)
+        return self.dropout(x_btm)
+
+    def summed(
+        self,
+        words_btm: Float[Tensor, "b t m"],
+        positions: Int[Tensor, "*b t"],
+        segments: Int[Tensor, "b t"] | None = None,
+    ) -> Float[Tensor, "b t m"]:
+        """Give words, places and segments in one sum, before its norm and dropout.
+
+        Args:
+            words_btm: The embedded words.
+            positions: Of each token, or of all rows alike; unused if attention itself has them.
+            segments: Of each token; None where there are none.
+        """
         sizes, dtype = self.sizes, words_btm.dtype
         if sizes.scaled_embedding:
             # the factor is rounded as the weights are, which is how Gemma was trained
             words_btm = words_btm * torch.tensor(sizes.width**0.5, dtype=dtype)
         x_btm = words_btm
-        if self.position_embedding is not None or sizes.sinusoidal_positions:
-            if self.position_embedding is not None:
-                x_btm = x_btm + self.position_embedding(rows.positions)
-            else:
-                x_btm = x_btm + sinusoidal_encoding(rows.positions, sizes.width, dtype=dtype)
-        if self.segment_embedding is not None:
-            if segments is None:
-                segments = torch.zeros(
-                    words_btm.shape[:2], dtype=torch.int64, device=words_btm.device
-                )
-            x_btm = x_btm + self.segment_embedding(segments)
-        if self.embedding_norm is not None:
-            x_btm = self.embedding_norm(x_btm)
-        return self.dropout(x_btm)
+        if self.position_embedding is not None:
+            x_btm = x_btm + self.position_embedding(positions)
+        elif sizes.sinusoidal_positions:
+            x_btm = x_btm + sinusoidal_encoding(positions, sizes.width, dtype=dtype)
+        return x_btm if segments is None else x_btm + self.segment_embedding(segments)
 
     def _norm(self, needed: bool) -> nn.Module | None:
         sizes = self.sizes
@@ -441,10 +464,10 @@ def reset_matrices(model: nn.Module, generator: torch.Generator | None = None) -
 
     Matrices, embeddings and learned positions get independent entries from N(0, 0.02²), biases 0,
     weights of norms 1. The matrices whose products are added to the residual stream (`output` of an
-    attention, `narrow`) are drawn smaller by the root of their number in the stack, so that the sum
-    of what they add has the same size in a deep stack as in a shallow one: N(0, 0.02²/(2L)) in L
-    layers of two sub-layers. A scaled embedding gets N(0, 1/m) instead: multiplied by the root of
-    m, it enters with variance 1.
+    attention, `narrow`) are drawn smaller by the root of the number of sub-layers in the stack, so
+    that the sum of what they add has the same size in a deep stack as in a shallow one:
+    N(0, 0.02²/(2L)) in L layers of two sub-layers. A scaled embedding gets N(0, 1/m) instead:
+    multiplied by the root of m, it enters with variance 1.
 
     Args:
         model: Whose weights.
@@ -452,16 +475,10 @@ def reset_matrices(model: nn.Module, generator: torch.Generator | None = None) -
     """
     added = {}
     for stack in (module for module in model.modules() if isinstance(module, Stack)):
-        matrices = [
-            linear
-            for block in stack.blocks
-            for linear in (
-                block.attention.output,
-                block.feed_forward.narrow,
-                *([block.cross_attention.output] if stack.reads_encoder else []),
-            )
-        ]
-        added |= {linear: _SPREAD / len(matrices) ** 0.5 for linear in matrices}
+        n_sub_layers = len(stack.blocks) * (3 if stack.reads_encoder else 2)
+        for name, module in stack.blocks.named_modules():
+            if name.endswith(("attention.output", ".narrow")):
+                added[module] = _SPREAD / n_sub_layers**0.5
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             spread = added.get(module, _SPREAD)

@@ -18,11 +18,11 @@ from pathlib import Path
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from attnlib.files import read, require_file
 from attnlib.models import Encoder, EncoderDecoder, LanguageModel
 from attnlib.number_words import NumberWordsTokenizer
 from attnlib.pretrained.build import load_checkpoint, load_encoder, load_llama, of_llama
 from attnlib.pretrained.checkpoints import read_record, save_checkpoint
-from attnlib.pretrained.files import read, require_file
 from attnlib.pretrained.gguf_files import conversion_of, converted, kept_for_user
 from attnlib.pretrained.sources import (
     SOURCES,

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnlib.pretrained.files import read, written_whole
+from attnlib.files import read, written_whole
 from attnlib.pretrained.tensors import library
 
 __all__ = ["read_record", "save_checkpoint"]

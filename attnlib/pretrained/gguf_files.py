@@ -22,14 +22,14 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from attnlib.pretrained.build import of_llama
-from attnlib.pretrained.files import (
+from attnlib.files import (
     cache_folder,
     require_file,
     require_hash,
     sha256_of,
     written_whole,
 )
+from attnlib.pretrained.build import of_llama
 from attnlib.pretrained.names import gguf_names
 from attnlib.pretrained.tensors import digest, library, mapped
 from attnlib.sizes import ModelSizes

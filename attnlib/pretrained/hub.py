@@ -12,7 +12,7 @@ import errno
 from importlib.util import find_spec
 from pathlib import Path
 
-from attnlib.pretrained.files import require_hash, sha256_of
+from attnlib.files import require_hash, sha256_of
 
 __all__ = ["already_fetched", "fetch"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from attnlib.pretrained.files import read, require_file
+from attnlib.files import read, require_file
 
 __all__ = ["digest", "fitted", "library", "mapped", "read_tensors"]
 

@@ -7,7 +7,7 @@ Axes     attnlib/axes.py
 
 from pathlib import Path
 
-from attnlib.pretrained.files import read
+from attnlib.files import read
 
 __all__ = ["read_vocabulary"]
 

@@ -14,6 +14,8 @@ from attnlib.require import at_least, number, positive
 
 __all__ = ["Exponent", "fit_exponent", "student_quantile"]
 
+_LARGEST = 700.0  # its exponential, and one over it, are floats of full precision
+
 
 @dataclass(frozen=True, kw_only=True)
 class Exponent:
@@ -81,8 +83,8 @@ def fit_exponent(sizes: Sequence[float | int], seconds: Sequence[float | int]) -
 
     Raises:
         TypeError: If one is no number.
-        ValueError: If the counts differ, there are fewer than 3, one is not above 0, or all sizes
-            are equal.
+        ValueError: If the counts differ, there are fewer than 3, one is not above 0, all sizes are
+            equal, or so close that no float holds a or that their logarithms are.
 
     Example:
         >>> fit = fit_exponent([64, 128, 256], [0.02, 0.04, 0.08])
@@ -95,21 +97,27 @@ def fit_exponent(sizes: Sequence[float | int], seconds: Sequence[float | int]) -
     if n < 3:
         raise ValueError(f"an exponent with an error needs at least 3 points, got {n}")
     sizes = tuple(positive("each of sizes", x) for x in sizes)
-    if len(set(sizes)) == 1:
+    logs_of_sizes = [math.log(x) for x in sizes]
+    if len(set(logs_of_sizes)) == 1:
         raise ValueError(f"sizes must not all be equal, got {n} times {sizes[0]:g}")
     logs_of_seconds = [math.log(positive("each of seconds", s)) for s in seconds]
-    logs_of_sizes = [math.log(x) for x in sizes]
 
     middle_x, middle_y = math.fsum(logs_of_sizes) / n, math.fsum(logs_of_seconds) / n
     x = [each - middle_x for each in logs_of_sizes]
     y = [each - middle_y for each in logs_of_seconds]
     square = math.fsum(a * a for a in x)
     value = math.fsum(a * b for a, b in zip(x, y, strict=True)) / square
+    log_of_coefficient = middle_y - value * middle_x
+    if abs(log_of_coefficient) > _LARGEST:
+        raise ValueError(
+            f"sizes must be further apart for a law: these from {min(sizes):g} to {max(sizes):g} "
+            f"have the exponent {value:.3g}, and no float holds its coefficient"
+        )
     left = math.fsum((b - value * a) ** 2 for a, b in zip(x, y, strict=True))
     return Exponent(
         value=value,
         standard_error=math.sqrt(left / (n - 2) / square),
-        coefficient=math.exp(middle_y - value * middle_x),
+        coefficient=math.exp(log_of_coefficient),
         sizes=sizes,
     )
 

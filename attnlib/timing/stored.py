@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 
 import torch
 
-from attnlib.pretrained.files import written_whole
+from attnlib.files import written_whole
 from attnlib.require import at_least
 from attnlib.timing.clock import Timing, compare
 from attnlib.timing.devices import Machine, this_machine
@@ -44,8 +45,8 @@ class Measurement:
 
     Raises:
         TypeError: If a field is of another kind.
-        ValueError: If the sizes do not grow, there is no curve, or a curve has not one entry a
-            size.
+        ValueError: If the sizes do not grow, there is no curve, a curve has not one entry a size,
+            or a setting is not finite.
 
     Example:
         >>> machine = this_machine("cpu")
@@ -84,8 +85,7 @@ class Measurement:
             for name, curve in self.peak_bytes.items()
         }
         for name, curve in (*timings.items(), *peaks.items()):
-            if not isinstance(name, str):
-                raise TypeError(f"the name of a curve must be a text, got {name!r}")
+            _require_name(name)
             if len(curve) != len(sizes):
                 raise ValueError(
                     f"curve {name!r} must have one entry a size, {len(sizes)}, got {len(curve)}"
@@ -97,6 +97,8 @@ class Measurement:
         for name, value in self.settings.items():
             if not (isinstance(name, str) and isinstance(value, _SETTINGS)):
                 raise TypeError(f"a setting must be a text or a number, got {name!r}: {value!r}")
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(f"a setting must be finite, got {name!r}: {value}")
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "timings", timings)
         object.__setattr__(self, "peak_bytes", peaks)
@@ -141,6 +143,11 @@ class Measurement:
         return self.timings[name]
 
 
+def _require_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a curve must be a text, got {name!r}")
+
+
 def measure_sizes(
     calls_at: Callable[[int], Mapping[str, Callable[[], object]]],
     sizes: Sequence[int],
@@ -155,7 +162,7 @@ def measure_sizes(
     """Time the same calls at one size after the other, at each of them in turn.
 
     Args:
-        calls_at: From a size to the calls by name; always the same names.
+        calls_at: From a size to the calls by name; always the same names, whatever their order.
         sizes: As in `Measurement`.
         title: As in `Measurement`.
         x_title: As in `Measurement`.
@@ -174,12 +181,12 @@ def measure_sizes(
         >>> len(timed.timings["sum"])
         3
     """
-    machine = this_machine(device)
+    machine, sizes = this_machine(device), tuple(sizes)
     # refuses what is wrong with the words and the sizes before anything is timed
     none_yet = Measurement(
         title=title,
         x_title=x_title,
-        sizes=tuple(sizes),
+        sizes=sizes,
         timings={"none": (Timing((0.0,)),) * len(sizes)},
         machine=machine,
         settings=settings or {},
@@ -187,7 +194,9 @@ def measure_sizes(
     timings: dict[str, list[Timing]] = {}
     for i, size in enumerate(none_yet.sizes):
         calls = calls_at(size)
-        if i and list(calls) != list(timings):
+        for name in calls:
+            _require_name(name)
+        if i and set(calls) != set(timings):
             raise ValueError(
                 f"the calls must have the same names at every size, got {', '.join(timings)} and "
                 f"at size {size} {', '.join(calls)}"

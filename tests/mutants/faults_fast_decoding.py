@@ -115,6 +115,27 @@ FAULTS: tuple[Fault, ...] = (
         ("y.transpose(0, 1).reshape(b, 1, -1)", "y.reshape(b, 1, -1)"),
     ),
     fault(
+        "fast decoding: the slower layout is taken",
+        FAST,
+        T_FAST,
+        ("return min(timings,", "return max(timings,"),
+    ),
+    fault(
+        "fast decoding: the matrices stand in pieces of memory of their own",
+        FAST,
+        T_FAST,
+        ("rows = place.view(weight.shape).copy_(weight)", "rows = weight.clone()"),
+    ),
+    fault(
+        "fast decoding: what is added is lost where rows are kept",
+        FAST,
+        T_FAST,
+        (
+            "y = F.linear(x, rows, bias)\n        return y if added_to is None else y + added_to",
+            "return F.linear(x, rows, bias)",
+        ),
+    ),
+    fault(
         "fast decoding: rows of zeros get logits",
         FAST,
         T_FAST,
@@ -124,8 +145,24 @@ FAULTS: tuple[Fault, ...] = (
         "fast decoding: a step goes on with weights that were trained further",
         FAST,
         T_REFUSALS,
-        ("(weight.data_ptr(), weight._version)", "(weight.data_ptr(), 0)"),
+        ("_version(weight) == version", "_version(weight) >= 0"),
         bug="B3D",
+    ),
+    fault(
+        "fast decoding: a step goes on with weights that are no longer the model's",
+        FAST,
+        T_REFUSALS,
+        ("parts.get(name) is weight", "parts.get(name) is not None"),
+        bug="B3D",
+    ),
+    fault(
+        "fast decoding: an error in the last product leaves a token in the cache",
+        FAST,
+        T_FAST,
+        (
+            "            return self._head(x_b1m)[..., : sizes.vocabulary]",
+            "        return self._head(x_b1m)[..., : sizes.vocabulary]",
+        ),
     ),
     fault(
         "fast decoding: rows that have ended stay in the cache",

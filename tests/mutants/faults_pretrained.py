@@ -4,7 +4,7 @@ from fault import Fault, fault
 
 FOLDER = "attnlib/pretrained"
 LOADER, BUILD = f"{FOLDER}/__init__.py", f"{FOLDER}/build.py"
-FILES, TENSORS, NAMES = f"{FOLDER}/files.py", f"{FOLDER}/tensors.py", f"{FOLDER}/names.py"
+FILES, TENSORS, NAMES = "attnlib/files.py", f"{FOLDER}/tensors.py", f"{FOLDER}/names.py"
 GGUF, HUB, SOURCES = f"{FOLDER}/gguf_files.py", f"{FOLDER}/hub.py", f"{FOLDER}/sources.py"
 CHECKPOINTS, VOCABULARY = f"{FOLDER}/checkpoints.py", f"{FOLDER}/vocabulary.py"
 T_READING, T_GGUF = "tests/test_pretrained.py", "tests/test_pretrained_gguf.py"

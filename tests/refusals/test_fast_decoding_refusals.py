@@ -9,10 +9,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from attnlib import TRAINED, Decoder, DecodeStep, LanguageModel, generate
+from attnlib import (
+    TRAINED,
+    Decoder,
+    DecodeStep,
+    LanguageModel,
+    LatentAttentionSizes,
+    generate,
+)
 
 SIZES = replace(TRAINED["shakespeare"], n_layers=1, vocabulary=11, context=6)
 MODEL = LanguageModel(SIZES, pairing="half").eval().requires_grad_(False)
+LATENT = LatentAttentionSizes(
+    n_query_heads=2, query_latent=3, kv_latent=5, nope_dim=6, rope_dim=4, value_dim=7
+)
 STEP = DecodeStep(MODEL)
 TOKENS = torch.tensor([[1, 2, 3], [4, 5, 6]])
 NEXT = TOKENS[:, :1]
@@ -25,21 +35,24 @@ def filled(model=MODEL, n_tokens=3, **options):
 
 
 @pytest.mark.parametrize(
-    ("model", "n_threads", "kind", "message"),
+    ("model", "layout", "kind", "message"),
     [
-        (None, 1, TypeError, "model must be a LanguageModel, got NoneType"),
-        (MODEL.decoder, 1, TypeError, "model must be a LanguageModel, got Decoder"),
-        (MODEL, 0, ValueError, "n_threads must be at least 1, got 0"),
-        (MODEL, 1.5, TypeError, "n_threads must be a whole number, got 1.5"),
-        (MODEL, True, TypeError, "n_threads must be a whole number, got True"),
+        (None, None, TypeError, "model must be a LanguageModel, got NoneType"),
+        (MODEL.decoder, None, TypeError, "model must be a LanguageModel, got Decoder"),
+        (
+            LanguageModel(replace(SIZES, attention=LATENT), pairing="half"),
+            None,
+            ValueError,
+            "must have AttentionSizes, got LatentAttentionSizes in Shakespeare; with a latent it d",
+        ),
+        (MODEL, "columns", ValueError, "layout must be None, 'rows' or 'parts', got 'columns'"),
+        (MODEL, 2, ValueError, "layout must be None, 'rows' or 'parts', got 2"),
     ],
 )
-def test_a_step_is_made_of_a_language_model_and_a_number_of_threads(
-    model, n_threads, kind, message
-):
+def test_a_step_is_made_of_a_language_model_and_a_layout(model, layout, kind, message):
     assert isinstance(MODEL.decoder, Decoder)
     with pytest.raises(kind, match=message):
-        DecodeStep(model, n_threads=n_threads)
+        DecodeStep(model, layout=layout)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +105,11 @@ def loaded(model):
     model.load_state_dict({name: x + 1 for name, x in model.state_dict().items()})
 
 
+def assigned(model):
+    state = {name: x.clone() + 1 for name, x in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
 def trained(model):
     model.requires_grad_(True)
     torch.nn.functional.cross_entropy(model(TOKENS)[:, -1], TOKENS[:, 0]).backward()
@@ -99,7 +117,9 @@ def trained(model):
     model.requires_grad_(False)
 
 
-@pytest.mark.parametrize("change", [changed_in_place, loaded, trained, torch.nn.Module.double])
+@pytest.mark.parametrize(
+    "change", [changed_in_place, loaded, assigned, trained, torch.nn.Module.double]
+)
 def test_a_step_of_weights_that_the_model_no_longer_has_is_refused(change):
     model = copy.deepcopy(MODEL)
     step = DecodeStep(model)
