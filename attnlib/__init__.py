@@ -22,10 +22,17 @@ from attnlib.attention import (
 )
 from attnlib.axes import AXES
 from attnlib.beams import Beam, beam_search
-from attnlib.caches import CrossCache, KVCache, ModelCache, WindowCache
+from attnlib.caches import CrossCache, KVCache, LatentCache, ModelCache, WindowCache
 from attnlib.fast_decoding import DecodeStep
 from attnlib.generation import generate
-from attnlib.layers import Block, FeedForward, MultiHeadAttention
+from attnlib.latent import latent_attention_absorbed, latent_attention_expanded
+from attnlib.layers import (
+    Block,
+    FeedForward,
+    LatentSelfAttention,
+    MixtureOfExperts,
+    MultiHeadAttention,
+)
 from attnlib.masks import (
     block_mask,
     causal_mask,
@@ -79,6 +86,9 @@ __all__ = [
     "KVCache",
     "LanguageModel",
     "LatentAttentionSizes",
+    "LatentCache",
+    "LatentSelfAttention",
+    "MixtureOfExperts",
     "ModelCache",
     "ModelSizes",
     "MultiHeadAttention",
@@ -101,6 +111,8 @@ __all__ = [
     "generate",
     "grouped_query_attention",
     "kv_cache_bytes",
+    "latent_attention_absorbed",
+    "latent_attention_expanded",
     "linear_frequencies",
     "llama3_frequencies",
     "load_pretrained",

@@ -7,7 +7,10 @@ Axes     attnlib/axes.py
 
 One code path serves every function here: h = g·p query heads read g key/value heads. With p = 1
 this is multi-head attention, with g = 1 multi-query attention; keys and values from elsewhere than
-the queries make it cross-attention, without any change.
+the queries make it cross-attention, without any change. Where the output alone is wanted of fp32 or
+fp64 on the CPU, without mask, bias or gradients, as when a token is decoded, torch's own kernel
+makes it, which keeps no scores; it is the same up to rounding, and what is not finite is computed
+again.
 
 What holds for all of them:
 
@@ -23,10 +26,11 @@ What holds for all of them:
 - A bias is rounded to the dtype in which scores are formed: one in fp64 beside inputs of fp32 or
   less becomes fp32, and what is beyond its range becomes ±∞ there, so that −1e300 forbids reading.
 
-What is not supported: with a mask, a bias or gradients, one number is looked at to see whether all
-are finite, so `torch.func.vmap` and tensors on the meta device are refused by torch there, and
-`torch.compile` breaks its graph. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias
-are refused by torch where something is not finite.
+What is not supported: with a mask, a bias or gradients, and on the CPU with torch's own kernel, one
+number is looked at to see whether all are finite. So `torch.func.vmap` is refused by torch there,
+`torch.compile` breaks its graph, and tensors on the meta device are refused with a mask, a bias or
+gradients. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias are refused by torch
+where something is not finite.
 """
 
 from contextlib import nullcontext
@@ -38,6 +42,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
+from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.softmax import computing_dtype, softmax_and_log_sum_exp
 from attnlib.tensor_checks import broadcasts_to, check_axes, check_boolean, check_floating
@@ -89,7 +94,7 @@ def dot_product_attention(
         tensor([[[[1.5000]]]])
     """
     _require_same_heads(q, k, v)
-    return _attend(q, k, v, may_attend, bias, scale)[0]
+    return _output(q, k, v, may_attend, bias, scale)
 
 
 def grouped_query_attention(
@@ -134,7 +139,7 @@ def grouped_query_attention(
         >>> grouped_query_attention(q, k, v).flatten()
         tensor([0., 0., 1., 1., 2., 2.])
     """
-    return _attend(q, k, v, may_attend, bias, scale)[0]
+    return _output(q, k, v, may_attend, bias, scale)
 
 
 def attention_weights(
@@ -254,6 +259,79 @@ def check_mask_and_bias(
             _require_broadcast(mask, x, bhts)
 
 
+def check_scale(scale: float, dtype: torch.dtype) -> None:
+    """Refuse what cannot multiply the scores.
+
+    Args:
+        scale: As in `grouped_query_attention`.
+        dtype: In which scores are formed.
+
+    Example:
+        >>> check_scale(float("inf"), torch.float32)
+        Traceback (most recent call last):
+        ValueError: scale must be finite, got scale=inf
+    """
+    if isinstance(scale, bool) or not isinstance(scale, Real):
+        raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
+    try:
+        number = float(scale)
+    except OverflowError:  # an integer or a fraction beyond fp64
+        number = inf if scale > 0 else -inf
+    if not isfinite(number):
+        raise ValueError(f"scale must be finite, got scale={number}")
+    if abs(number) > torch.finfo(dtype).max:
+        raise ValueError(
+            f"scale must be finite in {dtype}, in which scores are formed, got scale={number}"
+        )
+
+
+def suits_fused_kernel(*tensors: Tensor, may_attend: Tensor | None, bias: Tensor | None) -> bool:
+    """Say whether torch's own kernel may make the output: it does less, and does it faster.
+
+    It reads every key and value once and keeps no scores, for all query heads of a key/value head
+    together. It knows nothing of the policy for what is not finite, nothing of forward-mode
+    derivatives, and computes in the dtype that it is given.
+
+    Args:
+        tensors: Queries, keys and values.
+        may_attend: As in `grouped_query_attention`.
+        bias: As in `grouped_query_attention`.
+    """
+    return (
+        may_attend is None
+        and bias is None
+        and all(
+            x.device.type == "cpu" and x.numel() and x.dtype == computing_dtype(x.dtype)
+            for x in tensors
+        )
+        and not derivatives_wanted(*tensors)
+    )
+
+
+def _output(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    may_attend: Tensor | None,
+    bias: Tensor | None,
+    scale: float | None,
+) -> Tensor:
+    """The output alone, by torch's kernel where that may be and makes something sound."""
+    _require_inputs(q, k, v, may_attend, bias, scale)
+    (b, h, t, d), (_, g, _, e) = q.shape, v.shape
+    if d == e and suits_fused_kernel(q, k, v, may_attend=may_attend, bias=bias):
+        scaled = q * (d**-0.5 if scale is None else float(scale))
+        # the p query heads of a key/value head stand where its targets would
+        q_bgpd = scaled.reshape(b, g, h // g * t, d)
+        with without_autocast(q.device):
+            out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)
+        largest = out_bgpd.abs().amax(-1)
+        # NaN fails both comparisons; a target whose scores are all NaN gets zeros from the kernel
+        if ((largest > 0) & (largest < inf)).all():
+            return out_bgpd.reshape(b, h, t, e)
+    return _attend(q, k, v, may_attend, bias, scale)[0]
+
+
 def _attend(
     q: Tensor,
     k: Tensor,
@@ -276,7 +354,7 @@ def _attend(
         allowed = bias_bgpts != -torch.inf
         may_bgpts = allowed if may_bgpts is None else may_bgpts & allowed
 
-    with _without_autocast(q.device):
+    with without_autocast(q.device):
         scores_bgpts = _scores(q_bgptd, k_bgsd, scale)
         weights_bgpts, lse_bgpt = _weights(scores_bgpts, bias_bgpts, may_bgpts)
         out_bgpte = torch.einsum("bgpts,bgse->bgpte", weights_bgpts, v_bgse)
@@ -355,7 +433,7 @@ def _attend_pair_by_pair(
         spoilt_bgpt = odd_logits_bgpts.any(-1) | (odd_query_bgpt & may_bgpts.any(-1))
         reads_odd_value_bgpt = (may_bgpts & odd_value_bgs[:, :, None, None, :]).any(-1)
         spoilt_out_bgpt = spoilt_bgpt | reads_odd_value_bgpt
-    if not _derivatives_wanted(q_bgptd, k_bgsd, v_bgse, bias_bgpts):
+    if not derivatives_wanted(q_bgptd, k_bgsd, v_bgse, bias_bgpts):
         return out_bgpte, lse_bgpt, weights_bgpts
 
     k_bgsd = _with_zeros(k_bgsd, odd_key_bgs[..., None])
@@ -372,7 +450,7 @@ def _attend_pair_by_pair(
     )
 
 
-def _derivatives_wanted(*inputs: Tensor | None) -> bool:
+def derivatives_wanted(*inputs: Tensor | None) -> bool:
     """Backward, or forward, which `no_grad` does not stop and torch is left to refuse."""
     given = [x for x in inputs if x is not None]
     backward = torch.is_grad_enabled() and any(x.requires_grad for x in given)
@@ -445,8 +523,8 @@ def _over_kv_heads(x: Tensor | None, g: int) -> Tensor | None:
     return rearrange(x_bhts, "b (g p) t s -> b g p t s", g=g)
 
 
-def _without_autocast(device: torch.device):
-    """Autocast would form the scores in half precision."""
+def without_autocast(device: torch.device):
+    """Keep the dtype of scores: autocast would form them in half precision."""
     if device.type in ("cpu", "cuda"):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
@@ -503,7 +581,7 @@ def _require_inputs(
         raise ValueError(f"g must divide h, got h={h} and g={g}")
     check_mask_and_bias(may_attend, bias, (b, h, t, s), "q", q)
     if scale is not None:
-        _require_scale(scale, computing_dtype(q.dtype))
+        check_scale(scale, computing_dtype(q.dtype))
 
 
 def _require_shaped(name: str, x: Tensor, axes: str) -> None:
@@ -517,21 +595,6 @@ def _require_device(name: str, x: Tensor, other: str, beside: Tensor) -> None:
             f"{other} and {name} must be on the same device, got {other} on {beside.device} and "
             f"{name} on {x.device}; masks are made where they are needed by causal_mask(..., "
             f"device={other}.device)"
-        )
-
-
-def _require_scale(scale: float, dtype: torch.dtype) -> None:
-    if isinstance(scale, bool) or not isinstance(scale, Real):
-        raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
-    try:
-        number = float(scale)
-    except OverflowError:  # an integer or a fraction beyond fp64
-        number = inf if scale > 0 else -inf
-    if not isfinite(number):
-        raise ValueError(f"scale must be finite, got scale={number}")
-    if abs(number) > torch.finfo(dtype).max:
-        raise ValueError(
-            f"scale must be finite in {dtype}, in which scores are formed, got scale={number}"
         )
 
 

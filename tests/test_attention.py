@@ -10,6 +10,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib import (
+    attention,
     attention_weights,
     attention_with_lse,
     causal_mask,
@@ -99,7 +100,7 @@ def test_weights_and_lse_belong_to_the_same_attention(problem):
     weights = attention_weights(q, k, **options)
     p = q.shape[1] // k.shape[1]
     values = v.repeat_interleave(p, dim=1)
-    assert_equal(out, grouped_query_attention(q, k, v, **options), atol=0)
+    assert_equal(out, grouped_query_attention(q, k, v, **options))
     assert_equal(weights @ values, out)
     reads = lse > -torch.inf
     assert_equal(weights.sum(-1), reads.double())
@@ -523,7 +524,7 @@ def test_outputs_follow_ieee_arithmetic_over_what_may_be_read(problem):
     # gradients wanted or not, the values are the same
     with_gradients = [x.clone().requires_grad_() for x in tensors]
     out = grouped_query_attention(*with_gradients, **options)
-    assert_equal(out.detach(), grouped_query_attention(*tensors, **options), atol=0)
+    assert_equal(out.detach(), grouped_query_attention(*tensors, **options))
 
 
 @given(poisoned_problems())
@@ -854,6 +855,83 @@ def test_forward_derivatives_are_right_where_all_is_finite_and_refused_elsewhere
         refused = pytest.raises(RuntimeError, match="jvp")
         with torch.set_grad_enabled(not without_gradients), refused:
             torch.func.jvp(attend, (q, k, v), tuple(step))
+
+
+# --- torch's own kernel ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[int]:
+    """Grows by one whenever torch's own kernel is asked."""
+    calls = []
+
+    def counted(*tensors, **options):
+        calls.append(1)
+        return scaled_dot_product_attention(*tensors, **options)
+
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", counted)
+    return calls
+
+
+def of_one_width(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, ...]:
+    """Values as wide as keys, which torch's kernel wants."""
+    q, k, _ = qkv(dtype)
+    return q, k, random(B, G, S, D, seed=2).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_torchs_kernel_gives_what_is_computed_here(dtype, asked):
+    everything = torch.ones((), dtype=torch.bool)
+    for options in ({}, {"scale": 0.7}):
+        out = grouped_query_attention(*of_one_width(dtype), **options)
+        wanted = grouped_query_attention(*of_one_width(dtype), may_attend=everything, **options)
+        # scores up to 20 with D + 2 roundings each, twice; S exponentials, and as many products
+        atol = (2 * 20 * (D + 2) + 2 * S) * torch.finfo(dtype).eps
+        assert_equal(out, wanted, atol=atol)
+    assert len(asked) == 2  # and not for the other two
+
+
+# as above: the first forward derivative of a process
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
+def test_torchs_kernel_is_asked_only_where_it_does_the_same(asked):
+    q, k, v = of_one_width()
+    grouped_query_attention(q, k, v, may_attend=torch.ones(T, S).bool())
+    grouped_query_attention(q, k, v, bias=torch.zeros(T, S).double())
+    grouped_query_attention(q, k, v[..., 1:])
+    grouped_query_attention(q[:, :, :0], k, v)
+    grouped_query_attention(q, k[:, :, :0], v[:, :, :0])
+    grouped_query_attention(q.bfloat16(), k.bfloat16(), v.bfloat16())
+    for i in range(3):
+        given = [x.clone().requires_grad_(i == j) for j, x in enumerate((q, k, v))]
+        grouped_query_attention(*given)
+    torch.func.jvp(lambda x: grouped_query_attention(x, k, v), (q,), (q,))
+    assert asked == []
+    with torch.no_grad():
+        grouped_query_attention(q.requires_grad_(), k, v)
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf, -torch.inf, 1e200])
+@pytest.mark.parametrize("which", ["q", "k", "v"])
+def test_what_torchs_kernel_makes_of_odd_numbers_is_computed_again(odd, which):
+    everything = torch.ones((), dtype=torch.bool)
+    # one key alone, fewer and more than the kernel takes at a time; one of them odd, some, and all
+    for n_sources in (1, S, 600):
+        for places in (slice(-1, None), slice(0, 512), slice(None)):
+            q, k, v = (
+                random(1, P, 2, D),
+                random(1, 1, n_sources, D, seed=1),
+                random(1, 1, n_sources, D, seed=2),
+            )
+            {"q": q, "k": k, "v": v}[which][:, :, places] = odd
+            if odd == 1e200:
+                q[:, 1] = odd  # scores beyond fp64 where keys are as large
+            out = grouped_query_attention(q, k, v)
+            wanted = grouped_query_attention(q, k, v, may_attend=everything)
+            torch.testing.assert_close(out, wanted, rtol=1e-14, atol=1e-12, equal_nan=True)
+    q, k, v = of_one_width()
+    k[:], q[:] = -torch.inf, 1.0  # every score is −∞, so that nothing is read
+    assert (grouped_query_attention(q, k, v) == 0).all()
 
 
 def test_inputs_need_not_be_contiguous():

@@ -68,9 +68,11 @@ def test_memory_grows_by_half_in_blocks_and_a_capacity_is_taken_at_once():
         assert cache.nbytes == n * a_token
         held.append(cache.nbytes_allocated // a_token)
         assert n <= held[-1] < max(64, 1.5 * n + 64)
-    moves = [old for old, new in pairwise(held) if new != old]
     assert held[0] == 64 and all(size % 64 == 0 for size in held)
-    assert sum(moves) < 2 * 500
+    moved = 0  # tokens; the most for one is where memory has just grown
+    for n, (old, new) in enumerate(pairwise(held), start=2):
+        moved += old if new != old else 0
+        assert moved < 3 * n
     assert torch.equal(read_k, k) and torch.equal(read_v, v)
     fixed = KVCache(capacity=100)
     assert fixed.nbytes_allocated == 0
@@ -135,6 +137,31 @@ def test_a_ring_gives_back_what_it_has_and_says_what_it_has_not():
     assert (cache.n_tokens, cache.nbytes, cache.n_rows) == (0, 0, None)
 
 
+@pytest.mark.parametrize("n_before", [0, 4])
+def test_a_ring_that_was_interrupted_within_a_chunk_reads_nothing_of_it(n_before, monkeypatch):
+    cache, (k, v) = WindowCache(3), stream(8)
+    if n_before:
+        cache.append(k[:, :, :n_before], v[:, :, :n_before])
+    copied, calls = torch.Tensor.index_copy_, []
+
+    def stop(self, *given):
+        copied(self, *given)
+        calls.append(self)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(torch.Tensor, "index_copy_", stop)
+        cache.append(k, v)
+    assert len(calls) == 1 and cache.n_tokens == n_before and cache.nbytes == 0
+    if n_before:
+        with pytest.raises(ValueError, match="n_tokens=4 the next target reads from place 2 on"):
+            cache.append(k[:, :, :1], v[:, :, :1])
+        cache.reset()
+    cache.append(k[:, :, :4], v[:, :, :4])
+    assert torch.equal(cache.append(k[:, :, 4:6], v[:, :, 4:6])[0], k[:, :, 2:6])
+    assert cache.n_kept == 3
+
+
 # --- the definition: a list of tokens ---------------------------------------------------------
 
 
@@ -148,7 +175,7 @@ def test_whatever_is_done_the_cache_is_a_list_of_tokens(data, window):
         kind = data.draw(st.sampled_from(["append", "append", "truncate", "reorder", "reset"]))
         n = len(rows[0])
         if kind == "append":
-            t = data.draw(st.integers(1, 6))
+            t = data.draw(st.integers(0, 6))
             new = torch.arange(n_seen, n_seen + len(rows) * t).double().reshape(len(rows), t)
             n_seen += new.numel()
             places = cache.places(t).tolist()
@@ -156,7 +183,7 @@ def test_whatever_is_done_the_cache_is_a_list_of_tokens(data, window):
             k, v = cache.append(k, -v)
             for row, numbers in zip(rows, new.tolist(), strict=True):
                 row += numbers
-            wanted = torch.tensor(rows)[:, places]
+            wanted = torch.tensor(rows, dtype=torch.float64)[:, places]
             assert torch.equal(k, wanted[:, None, :, None].expand_as(k))
             assert torch.equal(v, -wanted[:, None, :, None].expand_as(v))
             first = 0 if window is None else max(first, n + t - window)
@@ -202,6 +229,19 @@ def test_a_source_is_kept_as_it_is_and_only_its_rows_may_move():
     assert all(torch.equal(x, y[1:]) for x, y in zip(cache.read(), (k, v), strict=True))
 
 
+def test_a_source_is_kept_as_it_was_whatever_becomes_of_its_tensors():
+    k, v = stream(7)
+    with torch.no_grad():
+        graph = CrossCache(k.clone().requires_grad_(), v)
+    with torch.inference_mode():
+        frozen = CrossCache(k + 0, v + 0)
+    wanted = k.clone()
+    cache = CrossCache(k, v)
+    k.zero_()
+    assert torch.equal(cache.read()[0], wanted)
+    assert not graph.read()[0].requires_grad and not frozen.read()[0].is_inference()
+
+
 # --- eight bits -------------------------------------------------------------------------------
 
 
@@ -230,6 +270,15 @@ def test_a_vector_of_zeros_stays_one_and_one_without_numbers_says_so():
     x[1, 0], x[2, 1], x[3] = torch.nan, torch.inf, 1e-45
     back = from_int8(*to_int8(x), torch.float32)
     assert (back[0] == 0).all() and back[1:3].isnan().all() and (back[3] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.half])
+def test_the_largest_number_is_finite_in_eight_bits(dtype):
+    largest = torch.finfo(dtype).max
+    back = from_int8(*to_int8(torch.tensor([largest, -largest], dtype=dtype)), dtype).double()
+    # the scale is at most a rounding smaller than 1/127 of it, and so is the product
+    slack = max(torch.finfo(dtype).eps, 4 * torch.finfo(torch.float32).eps)
+    assert (back.abs() <= largest).all() and (back.abs() >= (1 - slack) * largest).all()
 
 
 @settings(max_examples=10)

@@ -5,6 +5,7 @@ cache of all before it, is what it gives for those places of the whole rows.
 """
 
 import copy
+import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnlib import AttentionSizes, Decoder, Encoder, EncoderDecoder, LanguageModel, ModelSizes
-from attnlib.caches import KVCache, WindowCache
+from attnlib.caches import CrossCache, KVCache, WindowCache
 from attnlib.sizes import RotarySizes
 
 # All different; two queries a key/value head and three of these, so that g is neither 1 nor h.
@@ -390,10 +391,96 @@ def test_a_ring_that_was_interrupted_within_a_chunk_says_so_until_it_is_reset():
         lambda: cache.truncate(2),
         lambda: cache.reorder([0]),
     ):
-        with pytest.raises(ValueError, match="was interrupted while a chunk was written, and a"):
+        with pytest.raises(ValueError, match="was interrupted while a chunk was written, and it"):
             use()
     cache.reset()
     assert_equal(in_chunks(reader(RING, cache), TOKENS, [4, 1]), RING(TOKENS))
+
+
+def full(*_):
+    raise MemoryError
+
+
+def test_after_an_error_in_the_last_norm_the_cache_is_as_it_was(monkeypatch):
+    decoder = made(Decoder, **POSITIONS["learned"])
+    cache = decoder.new_cache()
+    first = decoder(TOKENS[:, :4], cache=cache)
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(decoder.end_norm, "forward", full)
+        decoder(TOKENS[:, 4:7], cache=cache)
+    assert {x.n_tokens for x in cache.layers} == {cache.n_tokens} == {4}
+    later = decoder(TOKENS[:, 4:], cache=cache)
+    assert_equal(torch.cat([first, later], dim=1), decoder(TOKENS))
+
+
+@pytest.mark.parametrize("model", [MODEL, TRANSLATOR], ids=["language", "both"])
+def test_after_an_error_in_the_logits_the_cache_is_as_it_was(model, monkeypatch):
+    """They are the largest tensor of all: memory ends there."""
+    both = model is TRANSLATOR
+    cache = model.new_cache(SOURCE) if both else model.new_cache()
+    is_token = padded([0, 2], 6)
+    first = reader(model, cache)(TOKENS[:, :6], is_token)
+
+    for n_new in (1, 3):
+        with monkeypatch.context() as patched, pytest.raises(MemoryError):
+            patched.setattr(sys.modules[type(model).__module__], "logits_of_states", full)
+            reader(model, cache)(TOKENS[:, 6 : 6 + n_new], padded([0, 0], n_new))
+        assert {x.n_tokens for x in cache.layers} == {cache.n_tokens} == {6}
+        assert torch.equal(cache.is_token, is_token)
+    later = in_chunks(reader(model, cache), TOKENS[:, 6:], [1, 3])
+    mask = torch.cat([is_token, padded([0, 0], T - 6)], dim=1)
+    whole = model(*((SOURCE, TOKENS) if both else (TOKENS,)), is_token=mask)
+    assert_equal(torch.cat([first, later], dim=1), whole, mask)
+
+
+def test_a_ring_that_lost_a_chunk_behind_the_layers_says_so(monkeypatch):
+    cache = RING.new_cache()
+    RING(TOKENS[:, :6], cache=cache)
+
+    for n_new, is_lost in ((1, False), (2, True)):
+        with monkeypatch.context() as patched, pytest.raises(MemoryError):
+            patched.setattr(sys.modules[LanguageModel.__module__], "logits_of_states", full)
+            RING(TOKENS[:, 6 : 6 + n_new], cache=cache)
+        if is_lost:
+            for _ in range(2):  # what is refused mends nothing
+                with pytest.raises(ValueError, match="interrupted while a chunk was written"):
+                    RING(TOKENS[:, 6:7], cache=cache)
+
+
+@pytest.mark.parametrize("model", [MODEL, TRANSLATOR], ids=["language", "both"])
+def test_rows_that_were_half_reordered_are_not_read(model, monkeypatch):
+    both = model is TRANSLATOR
+    cache = model.new_cache(SOURCE) if both else model.new_cache()
+    reader(model, cache)(TOKENS[:, :6])
+    reorder, calls = KVCache.reorder, []
+
+    def stop(self, rows):
+        calls.append(self)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        reorder(self, rows)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        for kind in (KVCache, CrossCache):
+            patched.setattr(kind, "reorder", stop)
+        cache.reorder([1, 0])
+    again = "make another with new_cache" if both else r"reset\(\) it"
+    says = f"interrupted while its rows were reordered, and its layers no longer .*; {again} and"
+    uses = [lambda: reader(model, cache)(TOKENS[:, 6:7]), lambda: cache.reorder([1, 0])]
+    for use in [*uses, cache.reset] if both else uses:
+        with pytest.raises(ValueError, match=says):
+            use()
+    if not both:
+        cache.reset()
+        assert_equal(in_chunks(reader(model, cache), TOKENS, [4, 1]), model(TOKENS))
+
+
+def test_where_a_source_is_padding_is_kept_as_it_was():
+    is_source = torch.arange(S) < torch.tensor([[S], [2]])
+    wanted = TRANSLATOR(SOURCE, TOKENS, is_source=is_source)
+    cache = TRANSLATOR.new_cache(SOURCE, is_source=is_source)
+    is_source[:] = True
+    assert_equal(reader(TRANSLATOR, cache)(TOKENS), wanted)
 
 
 # --- when it fails ----------------------------------------------------------------------------

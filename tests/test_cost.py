@@ -406,16 +406,6 @@ def test_beyond_its_window_gemma_grows_by_its_ten_full_layers_only():
     assert less == [False, True]
 
 
-def test_the_cache_of_deepseek_v2_against_that_of_deepseek_67b():
-    # 95 layers of 8 heads of width 128: the report's baseline. 6 bits a number against 16.
-    before = 95 * 2 * 8 * 128
-    now = kv_cache_bytes(DEEPSEEK, 1, 1)
-    assert 1 - now / before == pytest.approx(0.822, abs=5e-4)
-    assert 1 - kv_cache_bytes(DEEPSEEK, 1, Fraction(6, 8)) / (2 * before) == pytest.approx(
-        0.9334, abs=5e-5
-    )
-
-
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_cache_bytes_are_the_formula(name):
     sizes = PUBLISHED[name]

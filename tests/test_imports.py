@@ -28,8 +28,9 @@ ORDER = [
     ["sizes"],
     ["cost"],
     ["layers", "models"],
+    ["progress", "files"],
+    ["timing"],
     ["fast_decoding"],
-    ["progress"],
     ["sampling"],
     ["token_rows"],
     ["generation", "speculative", "beams", "likelihood", "training"],
@@ -38,7 +39,6 @@ ORDER = [
     ["tokenizer", "embeddings"],
     ["number_words", "n_grams"],
     ["pretrained"],
-    ["timing"],
     ["approximate"],
     ["explore", "plots", "exercises"],
 ]

@@ -25,11 +25,13 @@ SCALE = ["B20", "B21", "B22", "B23", "B25", "B27"]
 TOKENIZER = ["B70", "B72", "B74", "B76"]
 CACHES = ["B30", "B32", "B33", "B34", "B36", "B38", "B39", "B3A", "B3C", "B3D", "B3E"]
 WINDOWS = ["B40", "B43"]
+SHARED_AND_LATENT = ["B50", "B52", "B53", "B55", "B57", "B59"]
 POSITIONS = ["B38", "B61", "B62", "B63", "B65", "B67", "B68"]
 
 
 @pytest.mark.parametrize(
-    "bug", MASKS_AND_SOFTMAX + SCALE + CACHES + WINDOWS + POSITIONS + TOKENIZER
+    "bug",
+    MASKS_AND_SOFTMAX + SCALE + CACHES + WINDOWS + SHARED_AND_LATENT + POSITIONS + TOKENIZER,
 )
 def test_every_kind_of_reported_bug_is_planted(bug):
     assert any(fault.bug == bug for fault in table.FAULTS)

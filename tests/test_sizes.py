@@ -57,6 +57,7 @@ def model(**changes):
         ("smollm2-135m", 134_515_008, 135e6),
         ("gemma-3-27b", 27_009_002_240, 27e9),
         ("gemma-3-270m", 268_098_176, 270e6),
+        ("deepseek-67b", 67_425_001_472, 67e9),
         ("deepseek-v2", 235_741_434_880, 236e9),
         ("deepseek-v3", 671_026_404_352, 671e9),
         ("transformer-base", 63_045_632, 65e6),
@@ -235,6 +236,7 @@ def test_the_bases_of_rotary_positions():
         "smollm2-135m": 1e5,
         "gemma-3-27b": 1e6,
         "gemma-3-270m": 1e6,
+        "deepseek-67b": 1e4,
         "deepseek-v2": 1e4,
         "deepseek-v3": 1e4,
     }

@@ -7,6 +7,7 @@ Axes     attnlib/axes.py
 | cache | keeps |
 |---|---|
 | `KVCache` | the keys and values of all tokens |
+| `LatentCache` | the latents of all tokens and the keys that all heads share |
 | `WindowCache` | those of the last W tokens, in a ring |
 | `CrossCache` | those of the output of an encoder, made once |
 | `ModelCache` | one of these for each layer of a model, and the padding of the rows |
@@ -15,16 +16,27 @@ All of them have `n_tokens`, `nbytes`, `reset`, `truncate` and `reorder`.
 """
 
 from attnlib.caches.int8 import from_int8, to_int8
-from attnlib.caches.layer import CrossCache, KVCache, LayerCache, WindowCache, check_storage
-from attnlib.caches.model import ModelCache
+from attnlib.caches.latent import LatentCache
+from attnlib.caches.layer import (
+    CrossCache,
+    GrowingCache,
+    KVCache,
+    LayerCache,
+    WindowCache,
+    check_storage,
+)
+from attnlib.caches.model import ModelCache, unchanged_on_error
 
 __all__ = [
     "CrossCache",
+    "GrowingCache",
     "KVCache",
+    "LatentCache",
     "LayerCache",
     "ModelCache",
     "WindowCache",
     "check_storage",
     "from_int8",
     "to_int8",
+    "unchanged_on_error",
 ]

@@ -32,7 +32,8 @@ def to_int8(x: Float[Tensor, "... d"]) -> tuple[Int[Tensor, "... d"], Float[Tens
     |x_i - a\,c_i| \le \tfrac a2$$
 
     But for the rounding of the scale and of the products, which is that of fp32. A scale is at
-    least the smallest normal number of its dtype, so that a vector of zeros stays one.
+    least the smallest normal number of its dtype, so that a vector of zeros stays one, and so small
+    that 127 of it are finite.
 
     Args:
         x: Vectors along the last axis.
@@ -53,7 +54,9 @@ def to_int8(x: Float[Tensor, "... d"]) -> tuple[Int[Tensor, "... d"], Float[Tens
     x = x.to(computing_dtype(x.dtype))
     scales = x.abs().amax(-1, keepdim=True) / _MOST
     finite = scales.isfinite()
-    scales = scales.clamp(min=torch.finfo(x.dtype).tiny)
+    of_dtype = torch.finfo(x.dtype)
+    # a scale that is rounded up would make ∞ of the largest number
+    scales = scales.clamp(min=of_dtype.tiny, max=of_dtype.max / _MOST * (1 - of_dtype.eps))
     codes = (x / scales).round().clamp(-_MOST, _MOST).where(finite, 0.0)
     return codes.to(torch.int8), scales.where(finite, torch.nan)
 

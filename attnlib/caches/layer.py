@@ -38,7 +38,14 @@ from attnlib.require import at_least, between
 from attnlib.tensor_checks import check_axes, check_floating
 from attnlib.token_checks import list_of_ids
 
-__all__ = ["CrossCache", "KVCache", "LayerCache", "WindowCache", "check_storage"]
+__all__ = [
+    "CrossCache",
+    "GrowingCache",
+    "KVCache",
+    "LayerCache",
+    "WindowCache",
+    "check_storage",
+]
 
 _BLOCK = 64  # buffers hold a multiple of so many tokens
 _STORAGES = (None, "int8")
@@ -228,11 +235,11 @@ class LayerCache:
     def _make_room(self, raw: list[Tensor], n_places: int, most: int | None = None) -> None:
         """Have buffers of so many places at least; what is held moves along.
 
-        They grow by half, so that a token is moved at most twice on average however long the text
-        gets, and at most a third of the memory is empty, but for the last block.
+        They grow by half, so that a token is moved less than three times on average however long
+        the text gets, and at most a third of the memory is empty, but for the last block.
         """
         n_held = self._buffers[0].shape[-2] if self._buffers else 0
-        if n_places <= n_held:
+        if self._buffers and n_places <= n_held:
             return
         n_blocks = -(-max(n_places, n_held + n_held // 2) // _BLOCK)
         n = n_blocks * _BLOCK if most is None else min(n_blocks * _BLOCK, most)
@@ -300,11 +307,10 @@ class LayerCache:
                     )
 
 
-class KVCache(LayerCache):
-    r"""Keep the keys and values of all tokens.
+class GrowingCache(LayerCache):
+    r"""Keep what all tokens leave; a kind of it says what that is.
 
-    After n tokens it holds g(d + e)n numbers a row. Memory is taken in blocks, ahead of the tokens;
-    with a capacity all of it at the first `append`.
+    Memory is taken in blocks, ahead of the tokens; with a capacity all of it at the first `append`.
 
     Args:
         capacity: How many tokens it takes at most; None means any number.
@@ -313,6 +319,39 @@ class KVCache(LayerCache):
     Raises:
         TypeError: If the capacity is not a whole number.
         ValueError: If it is below 1, or `storage` is unknown.
+    """
+
+    def __init__(self, *, capacity: int | None = None, storage: str | None = None) -> None:
+        self.capacity = None if capacity is None else at_least("capacity", capacity, 1)
+        super().__init__(storage=storage)
+
+    def check_room(self, n_new: int) -> None:
+        if self.capacity is not None and self._n_tokens + n_new > self.capacity:
+            raise ValueError(
+                f"a cache of capacity={self.capacity} must take n_tokens={self._n_tokens} and "
+                f"{n_new} more, got {self._n_tokens + n_new - self.capacity} too many"
+            )
+
+    def _put(self, raw: list[Tensor], n_new: int) -> list[Tensor]:
+        n = self._n_tokens + n_new
+        self._make_room(raw, self.capacity or n, most=self.capacity)
+        for x, y in zip(self._buffers, raw, strict=True):
+            x.narrow(-2, self._n_tokens, n_new).copy_(y)
+        return [x.narrow(-2, 0, n) for x in self._buffers]
+
+
+class KVCache(GrowingCache):
+    r"""Keep the keys and values of all tokens.
+
+    After n tokens it holds g(d + e)n numbers a row.
+
+    Args:
+        capacity: As in `GrowingCache`.
+        storage: As in `LayerCache`.
+
+    Raises:
+        TypeError: As `GrowingCache`.
+        ValueError: As `GrowingCache`.
 
     Example:
         >>> cache = KVCache(capacity=4)
@@ -322,10 +361,6 @@ class KVCache(LayerCache):
         >>> tuple(keys.shape), tuple(values.shape), cache.n_tokens, cache.nbytes
         ((2, 3, 3, 5), (2, 3, 3, 7), 3, 864)
     """
-
-    def __init__(self, *, capacity: int | None = None, storage: str | None = None) -> None:
-        self.capacity = None if capacity is None else at_least("capacity", capacity, 1)
-        super().__init__(storage=storage)
 
     def append(
         self, k: Float[Tensor, "b g t d"], v: Float[Tensor, "b g t e"]
@@ -342,20 +377,6 @@ class KVCache(LayerCache):
                 gradients, or if there is no room for all of them.
         """
         return self._append(k, v)
-
-    def check_room(self, n_new: int) -> None:
-        if self.capacity is not None and self._n_tokens + n_new > self.capacity:
-            raise ValueError(
-                f"a cache of capacity={self.capacity} must take n_tokens={self._n_tokens} and "
-                f"{n_new} more, got {self._n_tokens + n_new - self.capacity} too many"
-            )
-
-    def _put(self, raw: list[Tensor], n_new: int) -> list[Tensor]:
-        n = self._n_tokens + n_new
-        self._make_room(raw, self.capacity or n, most=self.capacity)
-        for x, y in zip(self._buffers, raw, strict=True):
-            x.narrow(-2, self._n_tokens, n_new).copy_(y)
-        return [x.narrow(-2, 0, n) for x in self._buffers]
 
 
 class WindowCache(LayerCache):
@@ -392,7 +413,7 @@ class WindowCache(LayerCache):
     @property
     def n_kept(self) -> int:
         """How many tokens are kept: at most W."""
-        return self._n_tokens - self._first
+        return max(0, self._n_tokens - self._first)
 
     def append(
         self, k: Float[Tensor, "b g t d"], v: Float[Tensor, "b g t e"]
@@ -434,6 +455,8 @@ class WindowCache(LayerCache):
         n, w = self._n_tokens, self.window
         read = None if n_new == 1 else self._before_and(raw)
         self._make_room(raw, min(n + n_new, w), most=w)
+        # said before it is done: an interrupt in between must not leave it unsaid
+        self._first = max(self._first if n else 0, n + n_new - w)
         if n_new == 1:
             for x, y in zip(self._buffers, raw, strict=True):
                 x.narrow(-2, n % w, 1).copy_(y)
@@ -442,7 +465,6 @@ class WindowCache(LayerCache):
             slots = torch.arange(n + n_new - n_kept, n + n_new, device=raw[0].device) % w
             for x, y in zip(self._buffers, raw, strict=True):
                 x.index_copy_(-2, slots, y.narrow(-2, n_new - n_kept, n_kept))
-        self._first = max(self._first, n + n_new - w)
         return read or [x.narrow(-2, 0, min(n + 1, w)) for x in self._buffers]
 
     def _before_and(self, raw: list[Tensor]) -> list[Tensor]:
@@ -454,6 +476,9 @@ class WindowCache(LayerCache):
             torch.cat([x.index_select(-2, slots), y], dim=-2)
             for x, y in zip(self._buffers, raw, strict=True)
         ]
+
+    def check_room(self, n_new: int) -> None:
+        self.check_truncate(self._n_tokens)  # an interrupt may have left a chunk half written
 
     def check_truncate(self, n_tokens: int) -> int:
         n_tokens = super().check_truncate(n_tokens)
@@ -469,6 +494,8 @@ class WindowCache(LayerCache):
 
 class CrossCache(LayerCache):
     """Keep the keys and values of the output of an encoder: made once, for all tokens to come.
+
+    They are copied, so that what becomes of the tensors later does not matter.
 
     Args:
         k: Keys of the source.
@@ -529,8 +556,9 @@ class CrossCache(LayerCache):
         raise ValueError(f"a source is read as a whole, got truncate({n_tokens})")
 
     def _put(self, raw: list[Tensor], n_new: int) -> list[Tensor]:
-        self._buffers = raw
-        return raw
+        with torch.inference_mode(False), torch.no_grad():  # for _make_room's reason
+            self._buffers = [x.clone() for x in raw]
+        return self._buffers
 
 
 def check_storage(storage: str | None) -> str | None:

@@ -20,7 +20,7 @@ A model makes its own by `new_cache` and is given it with each chunk of the stre
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import torch
 from jaxtyping import Bool, Int
@@ -28,7 +28,12 @@ from torch import Tensor
 
 from attnlib.caches.layer import CrossCache, LayerCache
 
-__all__ = ["ModelCache"]
+__all__ = ["ModelCache", "unchanged_on_error"]
+
+# What was going on when an interrupt came.
+_WRITTEN = "a chunk was written"
+_TAKEN_BACK = "tokens were taken back"
+_REORDERED = "its rows were reordered"
 
 
 class ModelCache:
@@ -59,7 +64,8 @@ class ModelCache:
         cross: Sequence[CrossCache] = (),
         may_read: Bool[Tensor, "b s"] | None = None,
     ) -> None:
-        self.layers, self.cross, self.may_read = tuple(layers), tuple(cross), may_read
+        self.layers, self.cross = tuple(layers), tuple(cross)
+        self.may_read = None if may_read is None else may_read.clone()
         self._owner = weakref.ref(owner)
         self._forget()
 
@@ -91,7 +97,13 @@ class ModelCache:
         return sum(cache.nbytes_allocated for cache in (*self.layers, *self.cross))
 
     def reset(self) -> None:
-        """Forget all tokens. Where there is a source it stays, and with it b."""
+        """Forget all tokens. Where there is a source it stays, and with it b.
+
+        Raises:
+            ValueError: If the rows of a source were being reordered when an interrupt came.
+        """
+        if self.cross and self._interrupted == _REORDERED:
+            self.check_whole()
         for cache in self.layers:
             cache.reset()
         self._forget()
@@ -109,12 +121,8 @@ class ModelCache:
         self.check_whole()
         for cache in self.layers:
             n_tokens = cache.check_truncate(n_tokens)
-        for cache in self.layers:
-            cache.truncate(n_tokens)
-        self._n_tokens = n_tokens
-        self.is_token = None if self.is_token is None else self.is_token[:, :n_tokens]
-        if n_tokens == 0:
-            self._forget()
+        is_token = None if self.is_token is None else self.is_token[:, :n_tokens]
+        self._take_back(n_tokens, is_token, _TAKEN_BACK)
 
     def reorder(self, rows: Sequence[int] | Int[Tensor, "*rows"]) -> None:
         """Let row i be what row `rows[i]` was: its keys, values, padding and source.
@@ -131,12 +139,14 @@ class ModelCache:
         rows = (caches or self.layers)[0].check_rows(rows)
         if rows == list(range(self.n_rows)):
             return
+        self._interrupted = _REORDERED
         for cache in caches:
             cache.reorder(rows)
         for name in ("may_read", "is_token"):
             mask = getattr(self, name)
             if mask is not None:
                 setattr(self, name, mask[torch.tensor(rows, device=mask.device)])
+        self._interrupted = None
 
     def belongs_to(self, owner: object) -> bool:
         """Say whether it was made by this stack of blocks.
@@ -147,12 +157,16 @@ class ModelCache:
         return self._owner() is owner
 
     def check_whole(self) -> None:
-        """Refuse to go on where an interrupt has left some layers with more tokens than others."""
-        if self._interrupted:
-            raise ValueError(
-                "the cache was interrupted while a chunk was written, and a ring has evicted what "
-                "the chunk before needs; reset() it and read the text again"
-            )
+        """Refuse to go on where an interrupt has left the layers with different tokens or rows."""
+        if self._interrupted is None:
+            return
+        again = "reset() it"
+        if self.cross and self._interrupted == _REORDERED:
+            again = "make another with new_cache"
+        raise ValueError(
+            f"the cache was interrupted while {self._interrupted}, and its layers no longer go "
+            f"together; {again} and read the text again"
+        )
 
     def check_room(self, n_new: int) -> None:
         """Refuse more new places than a layer can take.
@@ -194,23 +208,51 @@ class ModelCache:
         Args:
             is_token: Where tokens will stand among all places, as `is_token_after` says.
         """
-        self._interrupted = True
+        with self._unchanged_on_error():
+            self._interrupted = _WRITTEN
+            yield
+            self._n_tokens, self.is_token = self.layers[0].n_tokens, is_token
+            self._interrupted = None
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        n_tokens, is_token = self._n_tokens, self.is_token
+        was_whole = self._interrupted is None
         try:
             yield
         except BaseException:
-            self._take_back()
+            if was_whole and (self._interrupted or self._n_tokens != n_tokens):
+                with suppress(ValueError):  # of a ring; check_whole says so from now on
+                    self._take_back(n_tokens, is_token, _WRITTEN)
             raise
-        self._n_tokens, self.is_token = self.layers[0].n_tokens, is_token
-        self._interrupted = False
 
-    def _take_back(self) -> None:
-        try:
-            for cache in self.layers:
-                if cache.n_tokens > self._n_tokens:
-                    cache.truncate(self._n_tokens)
-        except ValueError:  # of a ring; check_whole says so from now on
-            return
-        self._interrupted = False
+    def _take_back(self, n_tokens: int, is_token: Tensor | None, interrupted: str) -> None:
+        self._interrupted = interrupted
+        self._n_tokens, self.is_token = n_tokens, is_token
+        for cache in self.layers:
+            cache.truncate(n_tokens)
+        self._interrupted = None
+        if n_tokens == 0:
+            self._forget()
 
     def _forget(self) -> None:
-        self._n_tokens, self.is_token, self._interrupted = 0, None, False
+        self._n_tokens, self.is_token, self._interrupted = 0, None, None
+
+
+def unchanged_on_error(cache: ModelCache | None) -> AbstractContextManager[None]:
+    """Let a model write to a cache and then do more; after an error or an interrupt all is undone.
+
+    Args:
+        cache: What the model is given; what is no cache is for the model to refuse.
+
+    Example:
+        >>> from attnlib import TRAINED, LanguageModel
+        >>> model = LanguageModel(TRAINED["shakespeare"], pairing="half")
+        >>> cache = model.new_cache()
+        >>> with torch.inference_mode(), suppress(MemoryError), unchanged_on_error(cache):
+        ...     states = model.decoder(torch.tensor([[3, 1, 4]]), cache=cache)
+        ...     raise MemoryError("the logits take too much")
+        >>> cache.n_tokens
+        0
+    """
+    return cache._unchanged_on_error() if isinstance(cache, ModelCache) else nullcontext()

@@ -33,6 +33,15 @@ from attnlib.cost.attention import (
     softmax_operations,
 )
 from attnlib.cost.cache import kv_cache_bytes
+from attnlib.cost.compare import (
+    ALL_MERGED,
+    LATENT_RATIOS,
+    PRINTED,
+    cache_break_even,
+    layer_elements,
+    model_row,
+    multi_head_baseline,
+)
 from attnlib.cost.counts import (
     n_dense_pairs_cached,
     n_dense_pairs_recomputed,
@@ -71,17 +80,21 @@ from attnlib.cost.roofline import DEVICES, Device, attainable, least_seconds
 
 __all__ = [
     "ABSORBED",
+    "ALL_MERGED",
     "DEVICES",
     "EXPANDED",
     "FORMS",
+    "LATENT_RATIOS",
     "LETTERS",
     "MERGED",
+    "PRINTED",
     "RE_EXPANDED",
     "SHARED_HEADS",
     "SYMBOLS",
     "AttentionCost",
     "Device",
     "attainable",
+    "cache_break_even",
     "cache_elements",
     "cached_generation_flops",
     "core_flops",
@@ -91,11 +104,14 @@ __all__ = [
     "experts_met",
     "javascript",
     "kv_cache_bytes",
+    "layer_elements",
     "least_seconds",
     "letters_of",
     "linear_flops",
     "linear_intensity",
     "matrices_read",
+    "model_row",
+    "multi_head_baseline",
     "n_dense_pairs_cached",
     "n_dense_pairs_recomputed",
     "n_keys_of_pass",

@@ -20,13 +20,14 @@ from numbers import Rational, Real
 import sympy as sp
 
 from attnlib import require
-from attnlib.cost.letters import LETTERS, T, x_m
+from attnlib.cost.letters import LETTERS, B, P, T, x_m
 from attnlib.sizes import AttentionSizes, LatentAttentionSizes, ModelSizes
 
 Sizes = ModelSizes | AttentionSizes | LatentAttentionSizes
 Number = int | Fraction | float
 
 _LEAST = {"B": 1, "T": 1, "P": 1}
+_OF_PASSES = {B.name, T.name, P.name}
 _MEASURES = ("beta", "beta_w", "peak", "bandwidth")
 
 
@@ -168,7 +169,7 @@ def _require_model(sizes: Sizes | None, used: set[str]) -> None:
             "the expression counts the layers of one stack, so the model must have no encoder, got "
             f"{sizes.name} with n_encoder_layers={sizes.n_encoder_layers}"
         )
-    if not sizes.causal and T.name in used:
+    if not sizes.causal and used & _OF_PASSES:
         raise ValueError(
             f"a pass over the last T of N tokens needs a causal model, got {sizes.name}"
         )

@@ -296,8 +296,6 @@ def crossing(sizes: ModelSizes, *, decoding: bool) -> int | None:
     ahead = sum(parts[part] for part in growing) - sum(parts[part] for part in others)
 
     evaluate(ahead, sizes, N=1, B=1)  # refuses what has no such crossing
-    if not sizes.causal:
-        raise ValueError(f"a crossing is of a causal model, got {sizes.name}")
     letters = {SYMBOLS[name]: sp.Integer(count) for name, count in letters_of(sizes).items()}
     ahead = ahead.xreplace({**letters, B: sp.Integer(1)})
 

@@ -38,6 +38,7 @@ from attnlib.definitions.of_embeddings import (
     nearest,
     positive_pmi,
 )
+from attnlib.definitions.of_experts import balance_loss, choose_experts, mixture_of_experts
 from attnlib.definitions.of_heads import (
     least_score_width,
     multi_head_attention,
@@ -56,6 +57,12 @@ from attnlib.definitions.of_language import (
     top_p,
     training_memory_bytes,
     vaswani_rate,
+)
+from attnlib.definitions.of_latent import (
+    latent_attention,
+    latent_pair,
+    latent_scores,
+    latent_selectors,
 )
 from attnlib.definitions.of_layers import (
     cross_attention,
@@ -99,6 +106,12 @@ from attnlib.definitions.of_scores import (
     score_variance,
     soft_cap,
 )
+from attnlib.definitions.of_shared_heads import (
+    kv_heads_read,
+    pooled_heads,
+    shared_factor_error,
+    shared_step,
+)
 from attnlib.definitions.of_tokenization import (
     count_pairs,
     encode_by_rank,
@@ -113,9 +126,11 @@ __all__ = [
     "attention",
     "attention_flops",
     "attention_with_cache",
+    "balance_loss",
     "bits_per_byte",
     "block_mask",
     "causal_mask",
+    "choose_experts",
     "compose_masks",
     "cooccurrence",
     "cosine",
@@ -138,6 +153,11 @@ __all__ = [
     "grouped_query_attention",
     "jacobian_bound",
     "kernel_average",
+    "kv_heads_read",
+    "latent_attention",
+    "latent_pair",
+    "latent_scores",
+    "latent_selectors",
     "layer_norm",
     "layer_norm_jacobian",
     "least_score_width",
@@ -148,11 +168,13 @@ __all__ = [
     "merge",
     "merge_pair",
     "min_p",
+    "mixture_of_experts",
     "multi_head_attention",
     "n_training_flops",
     "nearest",
     "padded_positions",
     "perplexity",
+    "pooled_heads",
     "positive_pmi",
     "post_norm",
     "pre_norm",
@@ -171,6 +193,8 @@ __all__ = [
     "score_mean",
     "score_variance",
     "sequence_log_probability",
+    "shared_factor_error",
+    "shared_step",
     "shift_matrix",
     "shifted",
     "silu",

@@ -23,11 +23,13 @@ from torch import Tensor, nn
 
 from attnlib import require
 from attnlib.caches import CrossCache, LayerCache
+from attnlib.layers.experts import MixtureOfExperts
 from attnlib.layers.feed_forward import FeedForward
+from attnlib.layers.latent_self_attention import LatentSelfAttention
 from attnlib.layers.multi_head_attention import MultiHeadAttention
 from attnlib.layers.norms import make_norm
 from attnlib.positions import Pairing, Turns
-from attnlib.sizes import AttentionSizes, ModelSizes, RotarySizes
+from attnlib.sizes import LatentAttentionSizes, ModelSizes, RotarySizes
 from attnlib.tensor_checks import check_axes, check_floating
 
 __all__ = ["Block", "check_dropout"]
@@ -41,6 +43,11 @@ class Block(nn.Module):
     its norm, `attention_norm` and so on, and with "peri" a second one, `attention_out_norm` and so
     on. Cross-attention has no rotary positions: a target and a source have no distance.
 
+    In a layer with experts `feed_forward` is a `MixtureOfExperts`.
+
+    With `LatentAttentionSizes` the attention is a `LatentSelfAttention`, which has no
+    cross-attention beside it and no window.
+
     Dropout, in training mode only, sets numbers of what a sub-layer adds to 0, each with the given
     probability, and divides the others by what remains.
 
@@ -51,12 +58,15 @@ class Block(nn.Module):
             have from `window_base` where there is one, without `scaling`.
         pairing: "half" or "interleaved", if and only if the sizes have rotary positions.
         cross: Whether there is cross-attention.
+        has_experts: Whether this layer is one of those with experts in place of one network.
         dropout: The probability, from 0 to below 1.
 
     Raises:
         TypeError: If `sizes` are no ModelSizes or the probability no number.
-        ValueError: If the sizes have experts or a latent, `has_window` is True and they have no
-            window, `pairing` does not fit, or the probability is not in its range.
+        ValueError: If the sizes have a latent beside cross-attention or a window, `has_window` is
+            True and they have no window, `has_experts` is True and they have none or those of
+            another kind than `MixtureOfExperts` is, `pairing` does not fit, or the probability is
+            not in its range.
 
     Example:
         >>> from attnlib import PUBLISHED
@@ -72,31 +82,38 @@ class Block(nn.Module):
         has_window: bool = False,
         pairing: Pairing | None = None,
         cross: bool = False,
+        has_experts: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        _require_parts(sizes, has_window)
+        _require_parts(sizes, has_window, cross, has_experts)
         dropout = check_dropout(dropout)
         super().__init__()
         m, heads = sizes.width, sizes.attention
         self.placement, self.width = sizes.norm_placement, m
-        epsilon = {"norm_epsilon": sizes.norm_epsilon} if heads.query_key_norm else {}
+        has_latent = isinstance(heads, LatentAttentionSizes)
+        normed = has_latent or heads.query_key_norm
+        epsilon = {"norm_epsilon": sizes.norm_epsilon} if normed else {}
         rotary = _rotary(sizes, has_window)
 
         def norm(needed: bool = True) -> nn.Module | None:
             return make_norm(sizes.norm, m, eps=sizes.norm_epsilon) if needed else None
 
         peri = sizes.norm_placement == "peri"
-        self.attention = MultiHeadAttention(m, heads, rotary=rotary, pairing=pairing, **epsilon)
+        kind = LatentSelfAttention if has_latent else MultiHeadAttention
+        self.attention = kind(m, heads, rotary=rotary, pairing=pairing, **epsilon)
         self.attention_norm, self.attention_out_norm = norm(), norm(peri)
         self.cross_attention = MultiHeadAttention(m, heads, **epsilon) if cross else None
         self.cross_attention_norm = norm(cross)
         self.cross_attention_out_norm = norm(cross and peri)
-        self.feed_forward = FeedForward(
-            m,
-            sizes.feed_forward_width,
-            activation=sizes.activation,
-            gated=sizes.gated,
-            biases=sizes.feed_forward_biases,
+        network = {
+            "activation": sizes.activation,
+            "gated": sizes.gated,
+            "biases": sizes.feed_forward_biases,
+        }
+        self.feed_forward = (
+            MixtureOfExperts(m, sizes.experts, **network)
+            if has_experts
+            else FeedForward(m, sizes.feed_forward_width, **network)
         )
         self.feed_forward_norm, self.feed_forward_out_norm = norm(), norm(peri)
         self.dropout = nn.Dropout(dropout)
@@ -284,14 +301,15 @@ def _rotary(sizes: ModelSizes, has_window: bool) -> RotarySizes | None:
     return replace(sizes.rotary, base=base, scaling=None)
 
 
-def _require_parts(sizes: ModelSizes, has_window: bool) -> None:
+def _require_parts(sizes: ModelSizes, has_window: bool, cross: bool, has_experts: bool) -> None:
     if not isinstance(sizes, ModelSizes):
         raise TypeError(f"sizes must be ModelSizes, got {type(sizes).__name__}")
-    if not isinstance(sizes.attention, AttentionSizes):
+    if isinstance(sizes.attention, LatentAttentionSizes) and (cross or has_window):
         raise ValueError(
-            f"a block has AttentionSizes, got {type(sizes.attention).__name__} in {sizes.name}"
+            "a block with cross-attention or a window has AttentionSizes, got "
+            f"LatentAttentionSizes in {sizes.name}"
         )
-    if sizes.experts is not None:
-        raise ValueError(f"a block has one feed-forward network, got experts in {sizes.name}")
+    if has_experts and sizes.experts is None:
+        raise ValueError(f"has_experts=True needs experts, got experts=None in {sizes.name}")
     if has_window and sizes.window is None:
         raise ValueError(f"has_window=True needs a window, got window=None in {sizes.name}")

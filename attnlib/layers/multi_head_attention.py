@@ -38,26 +38,11 @@ from torch import Tensor, nn
 from attnlib import require
 from attnlib.attention import attention_weights, check_mask_and_bias, grouped_query_attention
 from attnlib.caches import CrossCache, LayerCache
+from attnlib.layers.inputs import check_places, check_states, check_stream, note_positions
 from attnlib.layers.norms import RMSNorm
-from attnlib.positions import (
-    Pairing,
-    Turns,
-    check_pairing,
-    linear_frequencies,
-    llama3_frequencies,
-    rotary_frequencies,
-    turn_by,
-    turns_at,
-    yarn_frequencies,
-)
-from attnlib.sizes import (
-    AttentionSizes,
-    LinearScaling,
-    Llama3Scaling,
-    RotarySizes,
-    YarnScaling,
-)
-from attnlib.tensor_checks import check_axes, check_floating, check_positions
+from attnlib.layers.rotary import check_rotary, frequencies_of
+from attnlib.positions import Pairing, Turns, turn_by, turns_at
+from attnlib.sizes import AttentionSizes, RotarySizes
 
 __all__ = ["MultiHeadAttention"]
 
@@ -136,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         self.sizes, self.rotary, self.pairing = sizes, rotary, pairing
         self.score_scale = sizes.score_scale * (1.0 if rotary is None else rotary.score_factor)
         # no buffer: these stay in fp64 whatever the weights are cast to
-        self._frequencies = None if rotary is None else _frequencies(rotary, d)
+        self._frequencies = None if rotary is None else frequencies_of(rotary, d)
         self.query = nn.Linear(width, h * d, bias=sizes.biases)
         self.key = nn.Linear(source_width, g * d, bias=sizes.biases)
         self.value = nn.Linear(source_width, g * e, bias=sizes.biases)
@@ -325,7 +310,7 @@ class MultiHeadAttention(nn.Module):
             k_bgsd, v_bgse = self._keys(x_btm, turns), self._values(x_btm)
             if cache is not None:
                 k_bgsd, v_bgse = cache.append(k_bgsd, v_bgse)
-                self._note_positions(cache, positions)
+                note_positions(cache, positions, self.rotary)
         out_bhte = grouped_query_attention(
             q_bhtd,
             k_bgsd,
@@ -362,12 +347,6 @@ class MultiHeadAttention(nn.Module):
             first = 0 if cache is None else cache.n_tokens
             positions = torch.arange(first, first + x.shape[1], device="cpu")
         return self.turns(positions)
-
-    def _note_positions(self, cache: LayerCache, positions: Tensor | None) -> None:
-        if positions is not None:
-            cache.last_position = int(positions.max())
-        elif self.rotary is not None:
-            cache.last_position = cache.n_tokens - 1
 
     def _require_call(
         self,
@@ -437,17 +416,8 @@ class MultiHeadAttention(nn.Module):
                     "with rotary positions and a CrossCache positions must be given, got None"
                 )
             return cache.n_tokens
-        if positions is not None and positions.numel():
-            self._require_forward(cache, positions)
+        check_stream(cache, positions)
         return cache.n_sources(t)
-
-    def _require_forward(self, cache: LayerCache, positions: Tensor) -> None:
-        first = int(positions[..., 0].max())
-        if first <= cache.last_position or bool((positions.diff(dim=-1) < 0).any()):
-            raise ValueError(
-                "positions of a chunk must go on from those before it, got "
-                f"{positions.tolist()} after position {cache.last_position}"
-            )
 
     def _require_read(
         self,
@@ -471,69 +441,15 @@ class MultiHeadAttention(nn.Module):
             )
 
     def _require_tokens(self, name: str, x: Tensor, axes: str, width: int) -> None:
-        check_floating(name, x)
-        check_axes(name, x, axes)
-        if x.shape[-1] != width:
-            raise ValueError(
-                f"{name} must have the width m={width} that this layer takes there, got "
-                f"m={x.shape[-1]}"
-            )
-        weight = self.query.weight
-        if x.device != weight.device:
-            raise ValueError(
-                f"{name} must be on the device of the layer, got {x.device} and a layer on "
-                f"{weight.device}"
-            )
-        if x.dtype != weight.dtype and not _autocast_casts(x, weight):
-            raise TypeError(
-                f"{name} must have the dtype of the layer's weights, got {x.dtype} and weights of "
-                f"{weight.dtype}"
-            )
+        check_states(name, x, axes, width, self.query.weight)
 
     def _require_positions(self, name: str, positions: Tensor | None, x: Tensor) -> None:
-        if positions is None:
-            return
-        if self.rotary is None:
-            raise ValueError(f"{name} have no use in a layer without rotary=..., got {name}")
-        check_positions(name, positions)
-        b, n, _ = x.shape
-        if tuple(positions.shape) not in ((n,), (1, n), (b, n)):
-            raise ValueError(
-                f"{name} must have the shape ({n},), one for each token, or ({b}, {n}), got "
-                f"{tuple(positions.shape)}"
-            )
+        check_places(name, positions, x, self.rotary)
 
 
 def _split(x: Tensor, n_heads: int) -> Tensor:
     """Head i is the i-th run of neighbouring columns."""
     return rearrange(x, "b token (head width) -> b head token width", head=n_heads)
-
-
-def _autocast_casts(*tensors: Tensor) -> bool:
-    """Autocast makes them one dtype, unless one is in fp64, which it leaves alone."""
-    kind = tensors[0].device.type
-    enabled = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    return enabled and all(x.dtype != torch.float64 for x in tensors)
-
-
-def _frequencies(rotary: RotarySizes, d: int) -> Tensor:
-    with torch.device("cpu"):  # numbers also where the weights are made without memory
-        frequencies = rotary_frequencies(d, base=rotary.base)
-        match rotary.scaling:
-            case LinearScaling(factor=factor):
-                return linear_frequencies(frequencies, factor)
-            case Llama3Scaling() as scaling:
-                return llama3_frequencies(frequencies, **vars(scaling))
-            case YarnScaling() as scaling:
-                return yarn_frequencies(
-                    d,
-                    base=rotary.base,
-                    factor=scaling.factor,
-                    original_length=scaling.original_length,
-                    beta_fast=scaling.beta_fast,
-                    beta_slow=scaling.beta_slow,
-                )
-        return frequencies
 
 
 def _require_heads(
@@ -549,16 +465,4 @@ def _require_heads(
             "norm_epsilon belongs to the norms of queries and keys, got "
             f"norm_epsilon={epsilon} and query_key_norm=False"
         )
-    if rotary is None:
-        if pairing is not None:
-            raise ValueError(
-                f"pairing says how rotary positions turn and needs rotary=..., got {pairing!r}"
-            )
-        return
-    if not isinstance(rotary, RotarySizes):
-        raise TypeError(f"rotary must be RotarySizes or None, got {type(rotary).__name__}")
-    check_pairing(pairing)
-    if sizes.head_dim % 2:
-        raise ValueError(
-            f"rotary positions turn pairs of coordinates, so d must be even, got d={sizes.head_dim}"
-        )
+    check_rotary(rotary, pairing, "d", sizes.head_dim)

@@ -35,7 +35,8 @@ class Decoder(Stack):
     Raises:
         TypeError: If the sizes are no `ModelSizes`.
         ValueError: If they are those of another kind of model: not causal, with segments, a pooler,
-            experts or a latent; or if pairing or dropout do not fit.
+            experts that `MixtureOfExperts` refuses, or a latent beside an encoder or windows; or if
+            pairing or dropout do not fit.
 
     Example:
         >>> from attnlib import TRAINED

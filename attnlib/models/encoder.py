@@ -36,7 +36,8 @@ class Encoder(Stack):
     Raises:
         TypeError: If the sizes are no `ModelSizes`.
         ValueError: If they are those of another kind of model: causal, beside a decoder, with an
-            output matrix of its own, with experts or a latent; or if pairing or dropout do not fit.
+            output matrix of its own, with experts that `MixtureOfExperts` refuses, or a latent
+            beside windows; or if pairing or dropout do not fit.
 
     Example:
         >>> from attnlib import PUBLISHED

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlib.caches import ModelCache
+from attnlib.caches import ModelCache, unchanged_on_error
 from attnlib.models.head import logits_of_states, output_matrix
 from attnlib.models.inputs import check_model, check_tokens
 from attnlib.models.stack import Stack, reset_matrices
 from attnlib.positions import Pairing
-from attnlib.sizes import ModelSizes
+from attnlib.sizes import AttentionSizes, ModelSizes
 
 __all__ = ["EncoderDecoder"]
 
@@ -60,6 +60,11 @@ class EncoderDecoder(nn.Module):
         check_model(kind, sizes, n_segments=0, pooler=False, window=None)
         if not sizes.n_encoder_layers:
             raise ValueError(f"{kind} has n_encoder_layers of at least 1, got 0 in {sizes.name}")
+        if not isinstance(sizes.attention, AttentionSizes):
+            raise ValueError(
+                f"{kind} has AttentionSizes, for one text reads the other, got "
+                f"{type(sizes.attention).__name__} in {sizes.name}"
+            )
         super().__init__()
         self.sizes = sizes
         self.word_embedding = nn.Embedding(sizes.vocabulary, sizes.width)
@@ -140,14 +145,15 @@ class EncoderDecoder(nn.Module):
             ValueError: As `forward`, and as `Stack.states_of_words` with a cache.
         """
         check_tokens("tokens", tokens, self.sizes, is_token, "is_token")
-        x_btm = self.decoder.states_of_words(
-            self.word_embedding(tokens),
-            is_token=is_token,
-            read=read,
-            may_read=is_source,
-            cache=cache,
-        )[-1]
-        return logits_of_states(x_btm, self.output, self.word_embedding)
+        with unchanged_on_error(cache):
+            x_btm = self.decoder.states_of_words(
+                self.word_embedding(tokens),
+                is_token=is_token,
+                read=read,
+                may_read=is_source,
+                cache=cache,
+            )[-1]
+            return logits_of_states(x_btm, self.output, self.word_embedding)
 
     def new_cache(
         self,

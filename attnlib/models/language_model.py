@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlib.caches import ModelCache
+from attnlib.caches import ModelCache, unchanged_on_error
 from attnlib.models.decoder import Decoder
 from attnlib.models.head import logits_of_states, output_matrix
 from attnlib.models.inputs import check_model
@@ -88,7 +88,8 @@ class LanguageModel(nn.Module):
             TypeError: As `Decoder.forward`.
             ValueError: As `Decoder.forward`.
         """
-        return self.logits(self.decoder(tokens, is_token=is_token, cache=cache))
+        with unchanged_on_error(cache):
+            return self.logits(self.decoder(tokens, is_token=is_token, cache=cache))
 
     def new_cache(self, *, capacity: int | None = None, storage: str | None = None) -> ModelCache:
         """Make a cache for one text, or a batch of texts, that comes in chunks.

@@ -25,16 +25,25 @@ class ExpertSizes:
         n_shared: How many more every token uses.
         inner_width: The inner width of one expert.
         n_dense_layers: How many layers, the first ones, have one ordinary network instead.
+        n_devices: Into how many runs of neighbours the routed experts are cut, each for a device of
+            its own; must divide their number.
+        n_devices_at_most: From how many of these runs the experts of one token come at most; None
+            means that any will do.
+        gate: What makes the gates of the scores: "softmax" over all routed experts, or "sigmoid",
+            score by score, those of the chosen experts then divided by their sum.
+        gate_factor: By what the gates are multiplied in the end.
 
     Raises:
-        TypeError: If a size is not a whole number.
-        ValueError: If a size is too small, or more experts are chosen than there are.
+        TypeError: If a size is not a whole number, or the factor no number.
+        ValueError: If a size is too small, more experts are chosen than there are or than stand on
+            the devices that a token may use, the devices do not divide the experts, or the gate is
+            unknown.
 
     Example:
         >>> from attnlib import PUBLISHED
         >>> experts = PUBLISHED["deepseek-v2"].experts
-        >>> experts.n_chosen + experts.n_shared
-        8
+        >>> experts.n_chosen + experts.n_shared, experts.n_routed // experts.n_devices
+        (8, 20)
     """
 
     n_routed: int
@@ -42,14 +51,20 @@ class ExpertSizes:
     inner_width: int
     n_shared: int = 0
     n_dense_layers: int = 0
+    n_devices: int = 1
+    n_devices_at_most: int | None = None
+    gate: str = "softmax"
+    gate_factor: float = 1.0
 
     def __post_init__(self) -> None:
         require_fields(self)
+        require_one_of(self, "gate", ("softmax", "sigmoid"))
         if self.n_chosen > self.n_routed:
             raise ValueError(
                 "n_chosen must be at most n_routed, got "
                 f"n_chosen={self.n_chosen} and n_routed={self.n_routed}"
             )
+        require_devices(self.n_routed, self.n_chosen, self.n_devices, self.n_devices_at_most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,6 +333,35 @@ class ModelSizes:
         n_matrices = 3 if self.gated else 2
         biases = (n_matrices - 1) * inner + self.width if self.feed_forward_biases else 0
         return n_matrices * self.width * inner + biases
+
+
+def require_devices(
+    n_routed: int, n_chosen: int, n_devices: int, n_devices_at_most: int | None
+) -> None:
+    """Refuse devices that do not share the experts evenly, or on which too few may be chosen.
+
+    Example:
+        >>> require_devices(6, 4, 3, 1)
+        Traceback (most recent call last):
+        ValueError: n_chosen must be at most 2, the experts of 1 of 3 devices, got n_chosen=4
+    """
+    if n_routed % n_devices != 0:
+        raise ValueError(
+            f"n_devices must divide n_routed, got n_devices={n_devices} and n_routed={n_routed}"
+        )
+    if n_devices_at_most is None:
+        return
+    if n_devices_at_most > n_devices:
+        raise ValueError(
+            "n_devices_at_most must be at most n_devices, got "
+            f"n_devices_at_most={n_devices_at_most} and n_devices={n_devices}"
+        )
+    n_there = n_devices_at_most * (n_routed // n_devices)
+    if n_chosen > n_there:
+        raise ValueError(
+            f"n_chosen must be at most {n_there}, the experts of {n_devices_at_most} of "
+            f"{n_devices} devices, got n_chosen={n_chosen}"
+        )
 
 
 def _require_stacks(sizes: ModelSizes) -> None:

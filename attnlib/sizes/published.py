@@ -16,7 +16,7 @@ from attnlib.sizes.rotary import LinearScaling, Llama3Scaling, RotarySizes, Yarn
 
 
 def _llama(**sizes: object) -> ModelSizes:
-    """What all Llama models, and SmolLM2, have in common."""
+    """What all Llama models have in common, and SmolLM2 and DeepSeek LLM with them."""
     common = {
         "gated": True,
         "activation": "silu",
@@ -243,6 +243,21 @@ _GEMMA_3_270M = _gemma_3(
     window=512,
 )
 
+# The baseline of the report of DeepSeek-V2.
+_DEEPSEEK_67B = _llama(
+    name="DeepSeek LLM 67B",
+    source="arXiv:2401.02954, table 2; config.json of deepseek-ai/deepseek-llm-67b-base",
+    n_layers=95,
+    width=8192,
+    attention=AttentionSizes(n_query_heads=64, n_kv_heads=8, head_dim=128, value_dim=128),
+    feed_forward_width=22_016,
+    vocabulary=102_400,
+    tied_embeddings=False,
+    norm_epsilon=1e-6,
+    context=4096,
+    rotary=RotarySizes(base=10_000.0),
+)
+
 # The report states a context of 128K; YaRN's factor 40 on a trained length of 4,096 would allow
 # 163,840, which is what the configuration says.
 _DEEPSEEK_V2 = ModelSizes(
@@ -261,7 +276,16 @@ _DEEPSEEK_V2 = ModelSizes(
     feed_forward_width=12_288,
     gated=True,
     activation="silu",
-    experts=ExpertSizes(n_routed=160, n_chosen=6, inner_width=1536, n_shared=2, n_dense_layers=1),
+    experts=ExpertSizes(
+        n_routed=160,
+        n_chosen=6,
+        inner_width=1536,
+        n_shared=2,
+        n_dense_layers=1,
+        n_devices=8,
+        n_devices_at_most=3,
+        gate_factor=16.0,
+    ),
     vocabulary=102_400,
     tied_embeddings=False,
     norm="rms",
@@ -287,7 +311,17 @@ _DEEPSEEK_V3 = ModelSizes(
     feed_forward_width=18_432,
     gated=True,
     activation="silu",
-    experts=ExpertSizes(n_routed=256, n_chosen=8, inner_width=2048, n_shared=1, n_dense_layers=3),
+    experts=ExpertSizes(
+        n_routed=256,
+        n_chosen=8,
+        inner_width=2048,
+        n_shared=1,
+        n_dense_layers=3,
+        n_devices=8,
+        n_devices_at_most=4,
+        gate="sigmoid",
+        gate_factor=2.5,
+    ),
     vocabulary=129_280,
     tied_embeddings=False,
     norm="rms",
@@ -377,6 +411,7 @@ PUBLISHED: Mapping[str, ModelSizes] = MappingProxyType(
             "smollm2-135m": _SMOLLM2_135M,
             "gemma-3-27b": _GEMMA_3_27B,
             "gemma-3-270m": _GEMMA_3_270M,
+            "deepseek-67b": _DEEPSEEK_67B,
             "deepseek-v2": _DEEPSEEK_V2,
             "deepseek-v3": _DEEPSEEK_V3,
             "transformer-base": _TRANSFORMER_BASE,

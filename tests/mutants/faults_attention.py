@@ -506,6 +506,60 @@ FAULTS = (
         bug="B50",
     ),
     fault(
+        "what torch's kernel makes of NaN is believed",
+        ATTENTION,
+        T_ATTENTION,
+        ("if ((largest > 0) & (largest < inf)).all():", "if largest is not None:"),
+        bug="B04",
+    ),
+    fault(
+        "the zeros that torch's kernel makes of NaN are believed",
+        ATTENTION,
+        T_ATTENTION,
+        ("if ((largest > 0) & (largest < inf)).all():", "if (largest < inf).all():"),
+        bug="B04",
+    ),
+    fault(
+        "torch's kernel is asked where gradients are wanted",
+        ATTENTION,
+        T_ATTENTION,
+        ("        and not derivatives_wanted(*tensors)\n", ""),
+    ),
+    fault(
+        "torch's kernel is asked in half precision",
+        ATTENTION,
+        T_ATTENTION,
+        (" and x.dtype == computing_dtype(x.dtype)\n", "\n"),
+        bug="B15",
+    ),
+    fault(
+        "torch's kernel is asked where there is a mask",
+        ATTENTION,
+        T_ATTENTION,
+        ("        may_attend is None\n        and bias is None\n", "        bias is None\n"),
+    ),
+    fault(
+        "torch's kernel scales for the second time",
+        ATTENTION,
+        T_ATTENTION,
+        (
+            "scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)",
+            "scaled_dot_product_attention(q_bgpd, k, v)",
+        ),
+        bug="B22",
+    ),
+    fault(
+        "heads are shared only where there is one for each query head",
+        ATTENTION,
+        T_ATTENTION,
+        (
+            _FIRST_LINE,
+            "    own = torch.arange(q.shape[1], device=q.device).clamp(max=k.shape[1] - 1)\n"
+            "    k, v = k[:, own], v[:, own]\n" + _FIRST_LINE,
+        ),
+        bug="B52",
+    ),
+    fault(
         "the heads of the mask take turns",
         ATTENTION,
         T_ATTENTION,

@@ -7,6 +7,7 @@ MODEL = "attnlib/caches/model.py"
 INT8 = "attnlib/caches/int8.py"
 STACK = "attnlib/models/stack.py"
 ATTENTION = "attnlib/layers/multi_head_attention.py"
+INPUTS = "attnlib/layers/inputs.py"
 GENERATION = "attnlib/generation.py"
 SPECULATIVE = "attnlib/speculative.py"
 BEAMS = "attnlib/beams.py"
@@ -151,8 +152,8 @@ FAULTS = (
         MODEL,
         T_MODELS,
         (
-            "        self._n_tokens, self.is_token, self._interrupted = 0, None, False\n",
-            "        self._n_tokens, self._interrupted = 0, False\n"
+            "        self._n_tokens, self.is_token, self._interrupted = 0, None, None\n",
+            "        self._n_tokens, self._interrupted = 0, None\n"
             "        self.is_token = getattr(self, 'is_token', None)\n",
         ),
         bug="B32",
@@ -167,7 +168,61 @@ FAULTS = (
         "an interrupt leaves some layers with more tokens",
         MODEL,
         T_MODELS,
-        ("            self._take_back()\n", "            self._interrupted = False\n"),
+        ("self._take_back(n_tokens, is_token, _WRITTEN)", "self._interrupted = None"),
+    ),
+    cache(
+        "what is refused after an interrupt mends it",
+        MODEL,
+        T_MODELS,
+        (
+            "if was_whole and (self._interrupted or self._n_tokens != n_tokens):\n",
+            "if not was_whole:\n                self._interrupted = None\n            else:\n",
+        ),
+    ),
+    cache(
+        "an error in the logits leaves a chunk that nobody has read",
+        MODEL,
+        T_MODELS,
+        (
+            "    return cache._unchanged_on_error() if isinstance(cache, ModelCache) else ",
+            "    return ",
+        ),
+    ),
+    cache(
+        "an error in the last norm leaves a chunk that nobody has read",
+        STACK,
+        T_MODELS,
+        (
+            "            if self.end_norm is not None:\n                states[-1] =",
+            "        if self.end_norm is not None:\n            states[-1] =",
+        ),
+    ),
+    cache(
+        "rows that an interrupt left half reordered are read",
+        MODEL,
+        T_MODELS,
+        ("        self._interrupted = _REORDERED\n", ""),
+    ),
+    cache(
+        "a source whose rows were half reordered is reset and read",
+        MODEL,
+        T_MODELS,
+        (
+            "        if self.cross and self._interrupted == _REORDERED:\n            self.",
+            "        if False:\n            self.",
+        ),
+    ),
+    cache(
+        "a ring reads a chunk that was half written",
+        LAYER,
+        T_CACHES,
+        ("        self.check_truncate(self._n_tokens)  # an", "        pass  # an"),
+    ),
+    cache(
+        "an empty chunk has no memory to stand in",
+        LAYER,
+        T_CACHES,
+        ("if self._buffers and n_places <= n_held:", "if n_places <= n_held:"),
     ),
     cache(
         "a model takes back tokens layer by layer, until one cannot",
@@ -310,7 +365,25 @@ FAULTS = (
             "if cache is not None:\n            if False:\n",
         ),
     ),
+    cache(
+        "a source changes with the tensors that it was made of",
+        LAYER,
+        T_CACHES,
+        ("self._buffers = [x.clone() for x in raw]", "self._buffers = raw"),
+    ),
+    cache(
+        "a source's padding changes with the mask that was given",
+        MODEL,
+        T_MODELS,
+        ("None if may_read is None else may_read.clone()", "may_read"),
+    ),
     # --- eight bits ---------------------------------------------------------------------------
+    cache(
+        "the largest number is infinite in eight bits",
+        INT8,
+        T_CACHES,
+        (", max=of_dtype.max / _MOST * (1 - of_dtype.eps)", ""),
+    ),
     cache(
         "all vectors have one scale",
         INT8,
@@ -429,7 +502,7 @@ FAULTS = (
     ),
     cache(
         "positions may go backward",
-        ATTENTION,
+        INPUTS,
         T_REFUSALS,
         ("if first <= cache.last_position or", "if"),
         bug="B38",

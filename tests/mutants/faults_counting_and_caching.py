@@ -14,6 +14,13 @@ T_J_COST = "tests/test_exercises_of_cost.py"
 T_J_CACHES = "tests/test_exercises_of_caches.py"
 
 FAULTS = (
+    # --- what may come back -------------------------------------------------------------------
+    fault(
+        "a pair of results within a tuple must be a tuple, too",
+        JUDGE,
+        T_J_CACHES,
+        ("if isinstance(x, tuple | list) else (x,)", "if isinstance(x, tuple) else (x,)"),
+    ),
     # --- cost ---------------------------------------------------------------------------------
     fault(
         "a multiply-add is one FLOP",
@@ -160,12 +167,12 @@ FAULTS = (
         "the judge asks for the parts of a pair one by one",
         JUDGE,
         T_J_CACHES,
-        ("(flat if len(flat) == n else parts)", "parts"),
+        ("(flat if len(flat) == n != len(parts) else parts)", "parts"),
     ),
     fault(
         "the judge takes every tuple within a tuple apart",
         JUDGE,
         T_J_CACHES,
-        ("(flat if len(flat) == n else parts)", "flat"),
+        ("(flat if len(flat) == n != len(parts) else parts)", "flat"),
     ),
 )

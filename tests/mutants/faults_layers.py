@@ -7,6 +7,8 @@ layer. B36 was a cache as large as the query heads ask; here it is the projectio
 from fault import fault
 
 ATTENTION = "attnlib/layers/multi_head_attention.py"
+INPUTS = "attnlib/layers/inputs.py"
+ROTARY = "attnlib/layers/rotary.py"
 NORMS = "attnlib/layers/norms.py"
 NETWORK = "attnlib/layers/feed_forward.py"
 BLOCK = "attnlib/layers/block.py"
@@ -270,53 +272,62 @@ FAULTS = (
     ),
     layer(
         "the base is accepted and not used",
-        ("rotary_frequencies(d, base=rotary.base)", "rotary_frequencies(d)"),
+        ("rotary_frequencies(width, base=rotary.base)", "rotary_frequencies(width)"),
+        file=ROTARY,
     ),
     layer(
         "the base is that of layers with a window",
         (
-            "rotary_frequencies(d, base=rotary.base)",
-            "rotary_frequencies(d, base=rotary.window_base or rotary.base)",
+            "rotary_frequencies(width, base=rotary.base)",
+            "rotary_frequencies(width, base=rotary.window_base or rotary.base)",
         ),
+        file=ROTARY,
     ),
     layer(
         "a linear scaling is left out",
         ("return linear_frequencies(frequencies, factor)", "return frequencies"),
+        file=ROTARY,
     ),
     layer(
         "Llama 3.1's scaling is left out",
         ("return llama3_frequencies(frequencies, **vars(scaling))", "return frequencies"),
+        file=ROTARY,
     ),
     layer(
         "YaRN's slow end is left at its default",
         ("                    beta_slow=scaling.beta_slow,\n", ""),
+        file=ROTARY,
     ),
     layer(
         "YaRN's fast end is left at its default",
         ("                    beta_fast=scaling.beta_fast,\n", ""),
+        file=ROTARY,
     ),
     layer(
         "YaRN's base is left at its default",
         ("                    base=rotary.base,\n", ""),
+        file=ROTARY,
     ),
     layer(
         "the frequencies are cast with the weights",
         (
-            "self._frequencies = None if rotary is None else _frequencies(rotary, d)",
+            "self._frequencies = None if rotary is None else frequencies_of(rotary, d)",
             'self.register_buffer("_frequencies", None if rotary is None else '
-            "_frequencies(rotary, d), persistent=False)",
+            "frequencies_of(rotary, d), persistent=False)",
         ),
     ),
     layer(
         "the frequencies are part of what is saved",
         (
-            "self._frequencies = None if rotary is None else _frequencies(rotary, d)",
-            "self._frequencies = None if rotary is None else nn.Parameter(_frequencies(rotary, d))",
+            "self._frequencies = None if rotary is None else frequencies_of(rotary, d)",
+            "self._frequencies = None if rotary is None else nn.Parameter("
+            "frequencies_of(rotary, d))",
         ),
     ),
     layer(
         "the frequencies of a layer without memory have none",
         ('    with torch.device("cpu"):  #', "    if True:  #"),
+        file=ROTARY,
     ),
     # --- the beginning ------------------------------------------------------------------------
     layer(
@@ -366,15 +377,17 @@ FAULTS = (
     layer(
         "positions without rotary positions are ignored",
         (
-            '        if self.rotary is None:\n            raise ValueError(f"{name} have no use',
-            '        if False:\n            raise ValueError(f"{name} have no use',
+            '    if rotary is None:\n        raise ValueError(f"{name} have no use',
+            '    if False:\n        raise ValueError(f"{name} have no use',
         ),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "a pairing without rotary positions is ignored",
         ("        if pairing is not None:\n", "        if False:\n"),
         test=T_REFUSALS,
+        file=ROTARY,
     ),
     layer(
         "a batch of one is repeated",
@@ -396,27 +409,32 @@ FAULTS = (
     ),
     layer(
         "a width that is not the layer's is left to the product of matrices",
-        ("        if x.shape[-1] != width:\n", "        if False:\n"),
+        ("    if x.shape[-1] != width:\n", "    if False:\n"),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "a dtype that is not the layer's is left to the product of matrices",
         ("if x.dtype != weight.dtype and not", "if False and not"),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "autocast is not thought of where dtypes are compared",
         ("if x.dtype != weight.dtype and not", "if x.dtype != weight.dtype or False and not"),
+        file=INPUTS,
     ),
     layer(
         "autocast is thought to cast fp64 too",
         ("return enabled and all(x.dtype != torch.float64 for x in tensors)", "return enabled"),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "weights without memory are asked about autocast",
         ("torch.amp.is_autocast_available(kind) and ", ""),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "norm_epsilon without norms is ignored",
@@ -439,6 +457,7 @@ FAULTS = (
         "positions of what is read are called by the name of the others",
         ("check_positions(name, positions)", 'check_positions("positions", positions)'),
         test=T_REFUSALS,
+        file=INPUTS,
     ),
     layer(
         "x reads itself in a layer for something else",
@@ -569,8 +588,8 @@ FAULTS = (
     layer(
         "the norms of queries and keys have another epsilon than the model",
         (
-            "if heads.query_key_norm else {}",
-            "if False else {}",
+            "if normed else {}",
+            "if has_latent else {}",
         ),
         file=BLOCK,
         test=T_BLOCKS,

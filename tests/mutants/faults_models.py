@@ -95,10 +95,10 @@ FAULTS = (
         STACK,
         T_KINDS,
         (
-            "        if self.segment_embedding is not None:\n",
+            "        return x_btm if segments is None else",
             "        if sizes.scaled_embedding:\n"
             "            x_btm = words_btm + (x_btm - words_btm) * sizes.width**0.5\n"
-            "        if self.segment_embedding is not None:\n",
+            "        return x_btm if segments is None else",
         ),
     ),
     fault(
@@ -114,13 +114,13 @@ FAULTS = (
         "segments that are given are forgotten",
         STACK,
         T_MODELS,
-        ("            if segments is None:\n", "            if True:\n"),
+        ("is not None and segments is None:", "is not None:"),
     ),
     fault(
         "without segments all tokens are in the last",
         STACK,
         T_MODELS,
-        ("segments = torch.zeros(\n", "segments = torch.ones(\n"),
+        ("segments = torch.zeros(words", "segments = torch.ones(words"),
     ),
     fault(
         "the weights that are shown are those of the next state",
@@ -142,13 +142,13 @@ FAULTS = (
         "what is added to the stream begins as large as the rest",
         STACK,
         T_KINDS,
-        ("linear: _SPREAD / len(matrices) ** 0.5 for", "linear: _SPREAD for"),
+        ("_SPREAD / n_sub_layers**0.5", "_SPREAD"),
     ),
     fault(
         "cross-attention is not counted among what is added",
         STACK,
         T_KINDS,
-        ("*([block.cross_attention.output] if stack.reads_encoder else []),", ""),
+        ("(3 if stack.reads_encoder else 2)", "2"),
     ),
     fault(
         "a scaled embedding begins as one that is not",
@@ -205,8 +205,8 @@ FAULTS = (
         BOTH,
         T_KINDS,
         (
-            "            may_read=is_source,\n            cache=cache,\n",
-            "            cache=cache,\n",
+            "                may_read=is_source,\n                cache=cache,\n",
+            "                cache=cache,\n",
         ),
     ),
     fault(

@@ -128,6 +128,18 @@ FAULTS: tuple[Fault, ...] = (
         ("if n < 3:", "if n < 2:"),
         ("left / (n - 2) / square", "left / max(n - 2, 1) / square"),
     ),
+    fault(
+        "timing: sizes differ, and their logarithms do not",
+        EXPONENTS,
+        T_REFUSALS,
+        ("if len(set(logs_of_sizes)) == 1:", "if len(set(sizes)) == 1:"),
+    ),
+    fault(
+        "timing: sizes may be as close as one likes",
+        EXPONENTS,
+        T_REFUSALS,
+        ("if abs(log_of_coefficient) > _LARGEST:", "if log_of_coefficient > 1e9:"),
+    ),
     # --- probes -------------------------------------------------------------------------------
     fault(
         "timing: a bandwidth counts elements",

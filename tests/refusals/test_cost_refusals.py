@@ -11,7 +11,7 @@ import pytest
 
 from attnlib import PUBLISHED, TRAINED, AttentionSizes, cost, kv_cache_bytes
 from attnlib.cost import evaluate
-from attnlib.cost.letters import L, N, T, f, g, h, x_m
+from attnlib.cost.letters import L, N, P, T, f, g, h, x_m
 
 LLAMA, DEEPSEEK = PUBLISHED["llama-3-70b"], PUBLISHED["deepseek-v2"]
 
@@ -149,6 +149,19 @@ def test_whole_numbers_of_numpy_do_not_wrap_round():
 def test_letters_without_a_sensible_value_are_refused(kind, message, expression, sizes, letters):
     with refuses(kind, message):
         evaluate(expression, sizes, **letters)
+
+
+@pytest.mark.parametrize(
+    "parts,letters",
+    [
+        (cost.pass_flops(n_new=1), {"N": 8, "B": 1}),
+        (cost.cached_generation_flops(n_new=3), {"P": 2, "B": 1}),
+        ({"last": cost.n_tokens_cached(3, P)}, {"P": 2}),
+    ],
+)
+def test_a_pass_of_a_model_that_is_not_causal_is_refused_whatever_letters_are_left(parts, letters):
+    with refuses(ValueError, "needs a causal model, got BERT base (uncased)"):
+        evaluate(parts, PUBLISHED["bert-base"], **letters)
 
 
 def test_a_symbol_of_another_kind_is_refused():

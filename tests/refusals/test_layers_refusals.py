@@ -469,13 +469,33 @@ SMALL = replace(
     "kind,message,sizes,options",
     [
         (TypeError, "sizes must be ModelSizes, got AttentionSizes", SIZES, {}),
-        (ValueError, "got LatentAttentionSizes in DeepSeek-V2", PUBLISHED["deepseek-v2"], {}),
         (
             ValueError,
-            "a block has one feed-forward network, got experts in a small model",
-            replace(SMALL, experts=ExpertSizes(n_routed=3, n_chosen=1, inner_width=2)),
-            {},
+            "a block with cross-attention or a window has AttentionSizes, got LatentAttentionSizes",
+            replace(SMALL, attention=PUBLISHED["deepseek-v2"].attention),
+            {"cross": True},
         ),
+        (
+            ValueError,
+            "or a window has AttentionSizes, got LatentAttentionSizes in a small model",
+            replace(
+                SMALL,
+                attention=PUBLISHED["deepseek-v2"].attention,
+                window=3,
+                window_pattern=(True,),
+            ),
+            {"has_window": True},
+        ),
+        (
+            ValueError,
+            "has the gates of DeepSeek-V2, gate='softmax', got gate='sigmoid'",
+            replace(
+                SMALL,
+                experts=ExpertSizes(n_routed=3, n_chosen=1, inner_width=2, gate="sigmoid"),
+            ),
+            {"has_experts": True},
+        ),
+        (ValueError, "needs experts, got experts=None in a small", SMALL, {"has_experts": True}),
         (ValueError, "needs a window, got window=None in a small", SMALL, {"has_window": True}),
         (ValueError, "pairing says how rotary positions turn", SMALL, {"pairing": "half"}),
         (ValueError, "dropout must be at least 0 and below 1, got 1.0", SMALL, {"dropout": 1}),

@@ -91,10 +91,12 @@ def test_sizes_of_another_kind_of_model_are_refused_by_the_field(kind, sizes, ch
 @pytest.mark.parametrize("kind,sizes", KINDS)
 def test_what_no_block_can_be_no_model_can(kind, sizes):
     latent = replace(sizes, attention=PUBLISHED["deepseek-v2"].attention)
-    refused(ValueError, "got LatentAttentionSizes in a small encoder", kind, latent)
+    window = {} if kind is EncoderDecoder else {"window": 3, "window_pattern": (True, False)}
+    says = "got LatentAttentionSizes in a small encoder"
+    refused(ValueError, says, kind, replace(latent, **window))
     if not sizes.n_encoder_layers:
-        experts = replace(sizes, experts=EXPERTS)
-        refused(ValueError, "one feed-forward network, got experts in a sm", kind, experts)
+        experts = replace(sizes, experts=replace(EXPERTS, gate="sigmoid"))
+        refused(ValueError, "gate='softmax', got gate='sigmoid'", kind, experts)
     rotary = replace(sizes, learned_positions=False, rotary=RotarySizes(base=100.0))
     refused(ValueError, "pairing must be", kind, rotary)
     refused(ValueError, "pairing says how rotary positions turn", kind, sizes, pairing="half")

@@ -132,6 +132,14 @@ def test_a_ratio_needs_pairs_and_a_divisor():
         (ValueError, "needs at least 3 points, got 2", [1, 2], [1.0, 2.0]),
         (ValueError, "needs at least 3 points, got 0", [], []),
         (ValueError, "sizes must not all be equal, got 3 times 8", [8, 8, 8], [1.0, 2.0, 3.0]),
+        (ValueError, "equal, got 3 times 1e+16", [1e16, 1e16 + 2, 1e16 + 4], [1.0, 2.0, 3.0]),
+        (
+            ValueError,
+            "further apart for a law: these from 1000 to 1002 have the exponent -550, and no float",
+            [1000, 1001, 1002],
+            [3.0, 2.0, 1.0],
+        ),
+        (ValueError, "have the exponent 550, and no", [1000, 1001, 1002], [1.0, 2.0, 3.0]),
         (ValueError, "each of sizes must be above 0, got 0", [0, 1, 2], [1.0, 2.0, 3.0]),
         (ValueError, "each of seconds must be above 0, got 0.0", [1, 2, 3], [1.0, 0.0, 3.0]),
         (ValueError, "each of seconds must be finite, got nan", [1, 2, 3], [1.0, math.nan, 3.0]),
@@ -202,6 +210,7 @@ def test_a_machine_is_described_in_words(kind, says, given):
         (TypeError, "a curve must be of Timings, got float", {"timings": {"a": (1.0,) * 3}}),
         (ValueError, "curve 'b' must have one entry a size, 3, got 1", {"peak_bytes": {"b": (1,)}}),
         (TypeError, "a setting must be a text or a number, got 'd'", {"settings": {"d": [1]}}),
+        (ValueError, "a setting must be finite, got 'd': nan", {"settings": {"d": math.nan}}),
     ],
 )
 def test_a_measurement_holds_together(kind, says, given):
@@ -226,6 +235,9 @@ def test_titles_and_sizes_are_refused_before_anything_is_timed():
         TypeError, "x_title must be a text, got None", measure_sizes, calls_at, [1, 2],
         title="a", x_title=None,
     )  # fmt: skip
+    says = "the name of a curve must be a text, got 1"
+    number = {1: not_called}
+    refused(TypeError, says, measure_sizes, lambda n: number, [1, 2], title="a", x_title="b")
     says = "the same names at every size, got 1 and at size 2 2"
     with pytest.raises(ValueError, match=re.escape(says)):
         measure_sizes(

@@ -1,0 +1,300 @@
+"""Attention's own step for one new token, in six forms and beside its peers, in one process:
+python benchmarks/attention_steps.py
+
+Layers of one width in fp32, one row, with a cache of so many tokens: multi-head attention, four
+and one key/value heads, and multi-head latent attention in three forms: with keys and values that
+are kept expanded; with a latent that is kept and expanded anew for every token, as transformers
+does; and absorbed. Each step projects, appends to the cache, attends and projects back; a cache is
+filled beforehand, and what a step appended is taken back. All of them and transformers'
+DeepseekV2Attention, which has the weights of ours, take turns. The latent of the queries is a
+quarter as wide as the layer; in DeepSeek-V2 it is 0.3 of it, in V3 0.21.
+
+Then the kernels alone, which take turns among themselves: four key/value heads read by sixteen
+query heads with `grouped_query_attention`, with torch's `enable_gqa`, and with keys and values
+repeated for every query head. They are short, so that ten of them are timed together, and the tenth
+part of that is shown; what one has read is then at hand for the next, for all three alike.
+
+Printed are medians for every context, and for the context of the budgets, over the ratios of each
+turn, the median and the middle half. With --check the command fails when a budget is missed, or
+when two that must agree do not. With --save the times are written to a folder, a file for each
+number of threads.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import DeepseekV2Config, DynamicCache
+from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
+    DeepseekV2Attention,
+    DeepseekV2RotaryEmbedding,
+)
+
+from attnlib import (
+    AttentionSizes,
+    KVCache,
+    LatentAttentionSizes,
+    LatentCache,
+    LatentSelfAttention,
+    MultiHeadAttention,
+    grouped_query_attention,
+)
+from attnlib.caches import LayerCache
+from attnlib.latent import expanded_keys_and_values
+from attnlib.sizes import RotarySizes
+from attnlib.timing import Measurement, Timing, measure_sizes, ratio, save_timings
+
+WIDTH, BASE, EPSILON = 2048, 10_000.0, 1e-6
+LATENT = LatentAttentionSizes(
+    n_query_heads=16, query_latent=512, kv_latent=512, nope_dim=128, rope_dim=64, value_dim=128
+)
+SHARED = {
+    "MHA": 16,
+    "GQA": 4,
+    "MQA": 1,
+}
+CONTEXTS = (512, 1024, 2048, 4096, 8192)
+BUDGET_CONTEXT = 2048
+ABSORBED, THEIRS = "MLA absorbed", "transformers' DeepseekV2Attention"
+KERNEL, ENABLED, REPEATED = "GQA alone", "torch's enable_gqa", "repeated heads"
+# Times of the first over those of the second, at least.
+BUDGETS = {(THEIRS, ABSORBED): 15.0, (ENABLED, KERNEL): 1.4, (REPEATED, KERNEL): 3.0}
+MOST_APART = 1e-5
+KERNELS_A_RUN = 10
+
+Calls = dict[str, Callable[[], Tensor]]
+
+
+def heads(n_kv_heads: int) -> AttentionSizes:
+    """As wide as a head of the latent without its rotary part."""
+    return AttentionSizes(
+        n_query_heads=LATENT.n_query_heads,
+        n_kv_heads=n_kv_heads,
+        head_dim=LATENT.nope_dim,
+        value_dim=LATENT.value_dim,
+    )
+
+
+class Layers:
+    """The layers, made once, and what they do with a cache of some tokens."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        turned = {"rotary": RotarySizes(base=BASE), "pairing": "interleaved"}
+        self.shared = {
+            name: MultiHeadAttention(WIDTH, heads(g), **turned) for name, g in SHARED.items()
+        }
+        self.latent = LatentSelfAttention(WIDTH, LATENT, norm_epsilon=EPSILON, **turned)
+        self.theirs, self.rotary = in_transformers(self.latent)
+        self.x_11m = torch.randn(1, 1, WIDTH)
+
+    def calls(self, n_tokens: int) -> Calls:
+        """One step each, whose new token is the last of so many."""
+        before = n_tokens - 1
+        latents, rotary_keys = torch.randn(1, before, 512), torch.randn(1, before, 64)
+        calls: Calls = {}
+        for name, layer in self.shared.items():
+            g, d = SHARED[name], LATENT.nope_dim
+            cache = KVCache(capacity=n_tokens)
+            cache.append(torch.randn(1, g, before, d), torch.randn(1, g, before, d))
+            calls[name] = self.taken_back(cache, partial(layer, self.x_11m, cache=cache))
+        expanded = KVCache(capacity=n_tokens)
+        ups = self.latent.ups(torch.float32)
+        expanded.append(*expanded_keys_and_values(latents, rotary_keys, *ups))
+        calls["MLA expanded"] = self.taken_back(expanded, partial(self.expanded_step, expanded))
+        for name, form in (("MLA re-expanded", "expanded"), (ABSORBED, "absorbed")):
+            cache = LatentCache(capacity=n_tokens)
+            cache.append(latents, rotary_keys)
+            step = partial(self.latent, self.x_11m, cache=cache, form=form)
+            calls[name] = self.taken_back(cache, step)
+        other = DynamicCache()
+        other.update(latents[:, None], rotary_keys[:, None], 0)
+        calls[THEIRS] = partial(self.their_step, other, before)
+        return calls
+
+    def taken_back(self, cache: LayerCache, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        n_tokens = cache.n_tokens
+
+        def call() -> Tensor:
+            out = step()
+            cache.truncate(n_tokens)
+            return out
+
+        return call
+
+    def expanded_step(self, cache: KVCache) -> Tensor:
+        """The latent layer with a cache of the keys and values that are made of its latents."""
+        layer, positions = self.latent, torch.tensor([cache.n_tokens])
+        q_bhtd = layer.queries(self.x_11m, positions)
+        kept = layer.latents(self.x_11m, positions)
+        new = expanded_keys_and_values(*kept, *layer.ups(q_bhtd.dtype))
+        out_bhte = grouped_query_attention(q_bhtd, *cache.append(*new), scale=layer.score_scale)
+        return layer.output(out_bhte.transpose(1, 2).flatten(2))
+
+    def their_step(self, cache: DynamicCache, before: int) -> Tensor:
+        turned = self.rotary(self.x_11m, torch.tensor([[before]]))
+        out = self.theirs(self.x_11m, position_embeddings=turned, cache=cache)[0]
+        cache.crop(-1)
+        return out
+
+
+def in_transformers(
+    layer: LatentSelfAttention,
+) -> tuple[DeepseekV2Attention, DeepseekV2RotaryEmbedding]:
+    """The same weights in transformers' layer, with torch's own kernel of attention."""
+    config = DeepseekV2Config(
+        hidden_size=WIDTH,
+        num_attention_heads=LATENT.n_query_heads,
+        q_lora_rank=LATENT.query_latent,
+        kv_lora_rank=LATENT.kv_latent,
+        qk_nope_head_dim=LATENT.nope_dim,
+        qk_rope_head_dim=LATENT.rope_dim,
+        v_head_dim=LATENT.value_dim,
+        rope_parameters={"rope_type": "default", "rope_theta": BASE},
+        attn_implementation="sdpa",
+    )
+    theirs = DeepseekV2Attention(config, layer_idx=0).eval()
+    up = torch.cat(layer.ups(torch.float32), dim=1).flatten(0, 1)
+    theirs.load_state_dict(
+        {
+            "q_a_proj.weight": layer.query_down.weight,
+            "q_a_layernorm.weight": layer.query_norm.weight,
+            "q_b_proj.weight": layer.query_up.weight,
+            "kv_a_proj_with_mqa.weight": torch.cat([layer.kv_down.weight, layer.rotary_key.weight]),
+            "kv_a_layernorm.weight": layer.kv_norm.weight,
+            "kv_b_proj.weight": up,
+            "o_proj.weight": layer.output.weight,
+        }
+    )
+    return theirs, DeepseekV2RotaryEmbedding(config)
+
+
+def kernels(n_tokens: int) -> Calls:
+    """One target of 16 query heads that read 4 key/value heads, in three ways."""
+    g, d = SHARED["GQA"], LATENT.nope_dim
+    p = LATENT.n_query_heads // g
+    q = torch.randn(1, LATENT.n_query_heads, 1, d)
+    k, v = torch.randn(1, g, n_tokens, d), torch.randn(1, g, n_tokens, d)
+
+    def ours(k: Tensor, v: Tensor) -> Tensor:
+        return grouped_query_attention(q, k, v)
+
+    def enabled(k: Tensor, v: Tensor) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    def repeated(k: Tensor, v: Tensor) -> Tensor:
+        every = k.repeat_interleave(p, dim=1), v.repeat_interleave(p, dim=1)
+        return scaled_dot_product_attention(q, *every)
+
+    # what one has read would be at hand for the next
+    named = {KERNEL: ours, ENABLED: enabled, REPEATED: repeated}
+    return {name: partial(kernel, k.clone(), v.clone()) for name, kernel in named.items()}
+
+
+def disagreements(calls: Calls) -> list[str]:
+    """One sentence for each pair that must agree and does not."""
+    outs = {name: call() for name, call in calls.items()}
+    pairs = [(name, ABSORBED) for name in ("MLA expanded", "MLA re-expanded", THEIRS)]
+    pairs += [(ENABLED, KERNEL), (REPEATED, KERNEL)]
+    apart = {
+        pair: ((outs[pair[0]] - outs[pair[1]]).norm() / outs[pair[1]].norm()).item()
+        for pair in pairs
+    }
+    return [
+        f"{one} and {other} are {far:.1e} apart, which is not within {MOST_APART:.0e}"
+        for (one, other), far in apart.items()
+        if not far <= MOST_APART
+    ]
+
+
+def measured(layers: Layers, contexts: tuple[int, ...], n_repeats: int) -> Measurement:
+    words = {
+        "title": "one step of an attention layer with a cache",
+        "x_title": "tokens that are read",
+        "settings": {
+            "dtype": "float32",
+            "rows": 1,
+            "width": WIDTH,
+            **LATENT.letters,
+            **{f"g of {name}": g for name, g in SHARED.items()},
+            "n_repeats": n_repeats,
+            "kernels_a_run": KERNELS_A_RUN,
+        },
+        "n_warm_up": 2,
+        "n_repeats": n_repeats,
+        "device": "cpu",
+    }
+    steps = measure_sizes(layers.calls, contexts, **words)
+    runs = measure_sizes(
+        lambda n: {name: partial(run, kernel) for name, kernel in kernels(n).items()},
+        contexts,
+        **words,
+    )
+    alone = {name: tuple(map(one_of_a_run, curve)) for name, curve in runs.timings.items()}
+    return replace(steps, timings=steps.timings | alone)
+
+
+def run(kernel: Callable[[], Tensor]) -> None:
+    for _ in range(KERNELS_A_RUN):
+        kernel()
+
+
+def one_of_a_run(timing: Timing) -> Timing:
+    return Timing(tuple(seconds / KERNELS_A_RUN for seconds in timing.seconds))
+
+
+def show(found: Measurement) -> None:
+    print(f"{'milliseconds':34}" + "".join(f"{n:9,}" for n in found.sizes))
+    for name in found.timings:
+        medians = (f"{1e3 * seconds:9.2f}" for seconds in found.medians_seconds(name))
+        print(f"{name:34}" + "".join(medians))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("--check", action="store_true", help="fail when a budget is missed")
+    parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="of torch")
+    parser.add_argument("--contexts", type=int, nargs="+", default=CONTEXTS, help="tokens read")
+    parser.add_argument("--runs", type=int, default=5, help="of each, taking turns")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="write the times there")
+    options = parser.parse_args()
+    contexts, missed = tuple(sorted(options.contexts)), []
+    with torch.inference_mode():
+        layers = Layers()
+        wrong = disagreements(layers.calls(contexts[0]) | kernels(contexts[0]))
+        for line in wrong:
+            print(line)
+        for n_threads in options.threads:
+            torch.set_num_threads(n_threads)
+            found = measured(layers, contexts, options.runs)
+            print(f"\n{found.machine}")
+            show(found)
+            if BUDGET_CONTEXT in contexts:
+                at = contexts.index(BUDGET_CONTEXT)
+                print(f"of {BUDGET_CONTEXT:,} tokens:")
+                for (over, under), least in BUDGETS.items():
+                    times = ratio(found.timings[over][at], found.timings[under][at])
+                    print(f"  {over}: {times} of the time of {under}  ≥ {least:g}", flush=True)
+                    if times.median < least:
+                        missed.append(
+                            f"{over} over {under} at {n_threads} threads: {times.median:.2f} < "
+                            f"{least:g}"
+                        )
+            if options.save is not None:
+                options.save.mkdir(parents=True, exist_ok=True)
+                path = options.save / f"attention-steps-cpu-{n_threads}.json"
+                save_timings(path, found)
+                print(f"wrote {path}")
+    if missed:
+        print("\n  ".join(["\nbelow budget:", *missed]))
+    return 1 if wrong or (options.check and missed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
