@@ -75,6 +75,7 @@ def accepted_in_torch(drafted, wanted):
         ("cached-step", step_in_numpy),
         ("cached-step", step_of_the_package),
         ("cached-step", lambda *given: [step_in_numpy(*given)[0], *step_in_numpy(*given)[1]]),
+        ("cached-step", lambda *given: (step_in_numpy(*given)[0], list(step_in_numpy(*given)[1]))),
         ("chunk-mask", lambda n, new: torch.ones(new, n + new, dtype=torch.bool).tril(n)),
         ("chunk-mask", lambda n, new: np.tri(new, n + new, n, dtype=bool)),
         ("chunk-mask", lambda n, new: attnlib.causal_mask(new, n + new)),

@@ -252,6 +252,12 @@ def test_the_script_writes_what_its_check_accepts(quick, tmp_path, capsys):
     assert "much as stored: stored, measured before: a processor" in capsys.readouterr().out
 
 
+def test_without_a_stored_file_the_check_times_nothing(quick, tmp_path):
+    quick.setattr(measure_generation, "measure_generation", None)
+    with pytest.raises(FileNotFoundError, match=r"generation-cpu\.json"):
+        measure_generation.main(["--to", str(tmp_path), "--check"])
+
+
 def stored_otherwise(change, tmp_path) -> str:
     path = tmp_path / "timings/generation-cpu.json"
     measure_generation.main(["--to", str(path.parent)])
@@ -326,6 +332,7 @@ def broken(change) -> dict:
         lambda p: p.update(dtype=None),
         lambda p: p.update(repeats=0),
         lambda p: p.update(lengths=LENGTHS[1:]),
+        lambda p: p.update(lengths=[]),
         lambda p: p.update(runs=[]),
         lambda p: p["runs"][0].update(layers=3),
         lambda p: p["runs"].append(p["runs"][0]),

@@ -559,6 +559,16 @@ def test_sizes_are_timed_one_after_the_other_and_an_exponent_follows(shown):
     assert timed.machine == this_machine("cpu") and not timed.is_stored
 
 
+def test_calls_are_told_apart_by_their_names_and_not_by_their_order(shown):
+    def calls_at(n):
+        calls = {"square": shown.passes(n * n), "line": shown.passes(n)}
+        return calls if n % 2 else dict(reversed(calls.items()))
+
+    timed = measure_sizes(calls_at, [1, 2, 3], title="growth", x_title="tokens", device="cpu")
+    assert timed.medians_seconds("square") == [1.0, 4.0, 9.0]
+    assert timed.medians_seconds("line") == [1.0, 2.0, 3.0]
+
+
 def test_the_last_points_alone_have_an_exponent_of_their_own():
     seconds = [1.0, 1.0, 8.0, 64.0, 512.0]
     bent = replace(

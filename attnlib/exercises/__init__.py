@@ -17,11 +17,13 @@ from attnlib.exercises.attention import EXERCISES as _ATTENTION
 from attnlib.exercises.counting_cost import EXERCISES as _COUNTING_COST
 from attnlib.exercises.embeddings import EXERCISES as _EMBEDDINGS
 from attnlib.exercises.encoder_decoder import EXERCISES as _ENCODER_DECODER
+from attnlib.exercises.grouped_queries import EXERCISES as _GROUPED_QUERIES
 from attnlib.exercises.heads import EXERCISES as _HEADS
 from attnlib.exercises.judge import Exercise, Mistake
 from attnlib.exercises.kv_caching import EXERCISES as _KV_CACHING
 from attnlib.exercises.language_models import EXERCISES as _LANGUAGE_MODELS
 from attnlib.exercises.masking import EXERCISES as _MASKING
+from attnlib.exercises.models_compared import EXERCISES as _MODELS_COMPARED
 from attnlib.exercises.positions import EXERCISES as _POSITIONS
 from attnlib.exercises.tokenization import EXERCISES as _TOKENIZATION
 from attnlib.exercises.variance_scaling import EXERCISES as _VARIANCE_SCALING
@@ -42,6 +44,8 @@ _ALL = {
         *_LANGUAGE_MODELS,
         *_COUNTING_COST,
         *_KV_CACHING,
+        *_GROUPED_QUERIES,
+        *_MODELS_COMPARED,
     )
 }
 

@@ -199,16 +199,16 @@ def _same(a: Any, b: Any) -> bool:
 def _results(result: Any, n: int = 1) -> list[np.ndarray]:
     """One array or a tuple of them, as a list of arrays, float64 or true and false.
 
-    A list is an array, unless several results are wanted. A tuple within the tuple is counted by
-    its parts where these make up the number that is wanted.
+    A list is an array, unless several results are wanted. A tuple or a list within the tuple is
+    counted by its parts where only these make up the number that is wanted.
     """
     if result is None:
         raise Mistake("your function returns None: is there a return at its end?")
     several = isinstance(result, tuple) or (isinstance(result, list) and n > 1)
     parts = list(result) if several else [result]
-    flat = [y for x in parts for y in (x if isinstance(x, tuple) else (x,))]
+    flat = [y for x in parts for y in (x if isinstance(x, tuple | list) else (x,))]
     try:
-        return [_real(x) for x in (flat if len(flat) == n else parts)]
+        return [_real(x) for x in (flat if len(flat) == n != len(parts) else parts)]
     except (TypeError, ValueError) as error:
         raise Mistake(
             "your function must return real numbers in an array or a tensor, or a tuple of them, "

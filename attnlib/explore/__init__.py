@@ -15,6 +15,9 @@
     attnlib.explore("next-token", temperature=0.7, top_p=0.9)
     attnlib.explore("cost", model="gemma-3-27b", n_tokens=131_072)
     attnlib.explore("generation-times", n_layers=4, n_heads=8, n_new=512)
+    attnlib.explore("key-value-heads", model="gemma-3-27b", n_rows=1)
+    attnlib.explore("latent-forms", kv_latent=256, n_tokens=32_768)
+    attnlib.explore("what-fits", n_tokens=131_072, n_rows=16)
 
 The mathematics and the drawing are ES modules beside this file. A notebook runs them through
 anywidget; the book's pages mount the same files without a kernel.
@@ -45,6 +48,9 @@ NAMES = (
     "next-token",
     "cost",
     "generation-times",
+    "key-value-heads",
+    "latent-forms",
+    "what-fits",
 )
 
 

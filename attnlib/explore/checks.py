@@ -50,13 +50,13 @@ def even(name: str, value: Any, bounds: tuple[int, int]) -> int:
     return number
 
 
-def listed(name: str, value: Any, options: Sequence[int]) -> int:
+def listed(name: str, value: Any, options: Sequence[int | float]) -> int | float:
     """One of a few numbers; 1e4 is 10_000."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(str, options))}, got {value!r}")
-    return int(value)
+    return options[options.index(value)]
 
 
 def text(name: str, value: Any, bounds: tuple[int, int]) -> str:

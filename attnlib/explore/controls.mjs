@@ -67,6 +67,9 @@ export function showWhole(x) {
   return show(x, 0).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A number of tokens, its thousands apart: 1 token, 8,192 tokens. */
+export const showTokens = (count) => `${showWhole(count)} token${count === 1 ? "" : "s"}`;
+
 /** A length in positions: three digits, and whole from a hundred on. */
 export function showWavelength(x) {
   return x >= 100 ? showWhole(x) : showRound(x);
@@ -89,6 +92,18 @@ export function showMetric(x, unit) {
   const rest = before === 2 ? "" : `.${digits.slice(1 + before)}`;
   return `${digits.slice(0, 1 + before)}${rest} ${PREFIXES[thousands]}${unit}`;
 }
+
+/** A number of bytes with about three digits and a binary prefix: 67.5 KiB, 2.5 GiB. */
+export function showBinary(bytes) {
+  let [amount, power] = [untie(bytes), 0];
+  while (amount >= 1023.5 && power < BINARY.length - 1) {
+    amount /= 1024;
+    power += 1;
+  }
+  return `${showWavelength(amount)} ${BINARY[power]}`;
+}
+
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 const PREFIXES = {
   "-4": "p", "-3": "n", "-2": "µ", "-1": "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E",
@@ -174,6 +189,31 @@ export function slider({ name, label, steps, write, say = write, describedBy, on
       setText(output, write(value));
       const said = say(value);
       if (input.getAttribute("aria-valuetext") !== said) input.setAttribute("aria-valuetext", said);
+    },
+  };
+}
+
+/** A labelled list to choose from; `options` are pairs of a value and its words. */
+export function selection(name, label, options, shortId, onValue) {
+  const id = freshId(name);
+  const select = element(
+    "select",
+    {
+      id, name, class: "attn-select", "aria-describedby": shortId,
+      change: () => onValue(select.value),
+    },
+    ...options.map(([value, words]) => element("option", { value }, words)),
+  );
+  return {
+    select,
+    node: element(
+      "div",
+      { class: "attn-choice" },
+      element("label", { for: id, class: "attn-label" }, label),
+      select,
+    ),
+    show(value) {
+      if (select.value !== value) select.value = value;
     },
   };
 }

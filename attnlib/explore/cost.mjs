@@ -2,7 +2,7 @@
 
 import { axes, logarithmic, pointList, set, svg } from "./chart.mjs";
 import {
-  element, freshId, legend, legendItem, listedSteps, powersOfTwo, setText, showCount, showMetric,
+  element, legend, legendItem, listedSteps, powersOfTwo, selection, setText, showCount, showMetric,
   showRound, showWavelength, showWhole, slider, untie,
 } from "./controls.mjs";
 import {
@@ -191,30 +191,6 @@ function roofline({ textId }) {
       set(weights, { d: `M${(wx - 5).toFixed(2)},${(wy - 5).toFixed(2)}h10v10h-10Z` });
       const [kx, ky] = place(coreIntensity);
       set(cache, { d: `M${kx.toFixed(2)},${(ky - 6).toFixed(2)}l6,11h-12Z` });
-    },
-  };
-}
-
-/** A labelled list to choose from. */
-function selection(name, label, options, shortId, onValue) {
-  const id = freshId(name);
-  const select = element(
-    "select",
-    {
-      id, name, class: "attn-select", "aria-describedby": shortId,
-      change: () => onValue(select.value),
-    },
-    ...options.map(([value, words]) => element("option", { value }, words)),
-  );
-  return {
-    node: element(
-      "div",
-      { class: "attn-choice" },
-      element("label", { for: id, class: "attn-label" }, label),
-      select,
-    ),
-    show(value) {
-      if (select.value !== value) select.value = value;
     },
   };
 }

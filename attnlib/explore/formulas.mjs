@@ -237,6 +237,141 @@ export const limits = {
   "generation_devices": [
     "cpu",
     "cuda"
+  ],
+  "latent_models": [
+    "deepseek-v2",
+    "deepseek-v3"
+  ],
+  "kv_latent": [
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    768,
+    1024,
+    1536,
+    2048
+  ],
+  "rope_dim": [
+    0,
+    128
+  ],
+  "latent_heads": [
+    32,
+    256
+  ],
+  "latent_head_dim": [
+    64,
+    96,
+    128,
+    192,
+    256
+  ],
+  "latent_kv_heads": 8,
+  "latent_context": [
+    1,
+    131072
+  ],
+  "fitting_models": [
+    "smollm2-135m",
+    "gpt-2",
+    "gpt-2-xl",
+    "gpt-3",
+    "llama-2-7b",
+    "llama-3-8b",
+    "llama-3-70b",
+    "llama-3.1-70b",
+    "llama-3.2-1b",
+    "gemma-3-270m",
+    "gemma-3-27b",
+    "deepseek-67b",
+    "deepseek-v2",
+    "deepseek-v3"
+  ],
+  "fitting_context": [
+    1,
+    131072
+  ],
+  "fitting_rows": [
+    1,
+    256
+  ],
+  "weight_bytes": [
+    0.5,
+    1,
+    2,
+    4
+  ],
+  "cache_bytes": [
+    0.5,
+    0.75,
+    1,
+    2,
+    4
+  ],
+  "card_gib": [
+    8,
+    16,
+    24,
+    40,
+    80,
+    160,
+    320,
+    640
+  ],
+  "key_value_models": [
+    "llama-3.1-70b",
+    "llama-3-8b",
+    "llama-3.2-1b",
+    "llama-2-7b",
+    "smollm2-135m",
+    "gemma-3-27b",
+    "gemma-3-270m",
+    "deepseek-67b",
+    "deepseek-v2",
+    "deepseek-v3",
+    "gpt-2",
+    "gpt-2-xl",
+    "gpt-3",
+    "own"
+  ],
+  "key_value_heads": [
+    1,
+    128
+  ],
+  "key_value_place": [
+    0,
+    127
+  ],
+  "key_value_head_dim": [
+    16,
+    512
+  ],
+  "key_value_layers": [
+    1,
+    128
+  ],
+  "key_value_width": [
+    256,
+    384,
+    512,
+    576,
+    640,
+    768,
+    1024,
+    1600,
+    2048,
+    3072,
+    4096,
+    5120,
+    5376,
+    7168,
+    8192,
+    12288,
+    16384
   ]
 };
 

@@ -71,6 +71,59 @@ GENERATION_HEADS = (2, 4, 8)
 GENERATION_HEAD_DIM = 32  # of all of them
 GENERATION_LENGTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)  # new tokens
 GENERATION_DEVICES = ("cpu", "cuda")
+LATENT_MODELS = ("deepseek-v2", "deepseek-v3")  # whose residual stream the layer stands on
+KV_LATENT = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
+ROPE_DIM = (0, 128)  # even numbers only; 0 is none
+# With the least of both, keys and values of all heads are as wide as the widest latent.
+LATENT_HEADS = (32, 256)  # powers of two only
+LATENT_HEAD_DIM = (64, 96, 128, 192, 256)  # of a head's part without rotation, and of its values
+LATENT_KV_HEADS = 8  # of the attention beside it, as Llama 3 has them
+LATENT_CONTEXT = (1, 131_072)  # powers of two only
+FITTING_MODELS = (
+    "smollm2-135m",
+    "gpt-2",
+    "gpt-2-xl",
+    "gpt-3",
+    "llama-2-7b",
+    "llama-3-8b",
+    "llama-3-70b",
+    "llama-3.1-70b",
+    "llama-3.2-1b",
+    "gemma-3-270m",
+    "gemma-3-27b",
+    "deepseek-67b",
+    "deepseek-v2",
+    "deepseek-v3",
+)
+FITTING_CONTEXT = (1, 131_072)  # powers of two only, like the next
+FITTING_ROWS = (1, 256)
+WEIGHT_BYTES = (0.5, 1, 2, 4)
+CACHE_BYTES = (0.5, 0.75, 1, 2, 4)
+CARD_GIB = (8, 16, 24, 40, 80, 160, 320, 640)  # of one card, or of several together
+KEY_VALUE_MODELS = (
+    "llama-3.1-70b",
+    "llama-3-8b",
+    "llama-3.2-1b",
+    "llama-2-7b",
+    "smollm2-135m",
+    "gemma-3-27b",
+    "gemma-3-270m",
+    "deepseek-67b",
+    "deepseek-v2",
+    "deepseek-v3",
+    "gpt-2",
+    "gpt-2-xl",
+    "gpt-3",
+    "own",  # the reader's own sizes
+)
+KEY_VALUE_HEADS = (1, 128)  # query heads, and so the most key/value heads
+KEY_VALUE_PLACE = (0, 127)  # of the query head that is looked at
+KEY_VALUE_HEAD_DIM = (16, 512)  # powers of two only
+KEY_VALUE_LAYERS = (1, 128)
+KEY_VALUE_WIDTH = (  # of the stream: those of the models, and some between them
+    *(256, 384, 512, 576, 640, 768, 1024, 1600, 2048, 3072),
+    *(4096, 5120, 5376, 7168, 8192, 12_288, 16_384),
+)
 
 LIMITS = {
     "n_sources": N_SOURCES,
@@ -130,4 +183,23 @@ LIMITS = {
     "generation_head_dim": GENERATION_HEAD_DIM,
     "generation_lengths": GENERATION_LENGTHS,
     "generation_devices": GENERATION_DEVICES,
+    "latent_models": LATENT_MODELS,
+    "kv_latent": KV_LATENT,
+    "rope_dim": ROPE_DIM,
+    "latent_heads": LATENT_HEADS,
+    "latent_head_dim": LATENT_HEAD_DIM,
+    "latent_kv_heads": LATENT_KV_HEADS,
+    "latent_context": LATENT_CONTEXT,
+    "fitting_models": FITTING_MODELS,
+    "fitting_context": FITTING_CONTEXT,
+    "fitting_rows": FITTING_ROWS,
+    "weight_bytes": WEIGHT_BYTES,
+    "cache_bytes": CACHE_BYTES,
+    "card_gib": CARD_GIB,
+    "key_value_models": KEY_VALUE_MODELS,
+    "key_value_heads": KEY_VALUE_HEADS,
+    "key_value_place": KEY_VALUE_PLACE,
+    "key_value_head_dim": KEY_VALUE_HEAD_DIM,
+    "key_value_layers": KEY_VALUE_LAYERS,
+    "key_value_width": KEY_VALUE_WIDTH,
 }

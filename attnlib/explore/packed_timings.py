@@ -112,7 +112,7 @@ def _rounded(spread: Spread) -> list[float]:
 def _well_formed(name: str, packed: Any) -> dict[str, Any]:
     try:
         fits = _fits(name, packed)
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError):
         fits = False
     if not fits:
         raise ValueError(

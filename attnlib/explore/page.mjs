@@ -6,6 +6,8 @@ import * as cost from "./cost.mjs";
 import * as generationTimes from "./generation-times.mjs";
 import * as heads from "./heads.mjs";
 import * as jacobian from "./jacobian.mjs";
+import * as keyValueHeads from "./key-value-heads.mjs";
+import * as latentForms from "./latent-forms.mjs";
 import * as mask from "./mask.mjs";
 import * as neighbours from "./neighbours.mjs";
 import * as nextToken from "./next-token.mjs";
@@ -15,12 +17,14 @@ import * as sinusoidal from "./sinusoidal.mjs";
 import * as softLookup from "./soft-lookup.mjs";
 import * as softmax from "./softmax.mjs";
 import * as tokens from "./tokens.mjs";
+import * as whatFits from "./what-fits.mjs";
 import { addressOf, parseFragment } from "./share.mjs";
 
 const explorers = {
   softmax, "soft-lookup": softLookup, tokens, neighbours, sinusoidal, rotary,
   "score-spread": scoreSpread, jacobian, mask, heads, "attention-maps": attentionMaps,
   alignment, "next-token": nextToken, cost, "generation-times": generationTimes,
+  "key-value-heads": keyValueHeads, "latent-forms": latentForms, "what-fits": whatFits,
 };
 
 /** As much of an anywidget model as an explorer uses. */

@@ -7,6 +7,8 @@ from attnlib.explore.cost import CostExplorer
 from attnlib.explore.generation_times import GenerationTimesExplorer
 from attnlib.explore.heads import HeadsExplorer
 from attnlib.explore.jacobian import JacobianExplorer
+from attnlib.explore.key_value_heads import KeyValueHeadsExplorer
+from attnlib.explore.latent_forms import LatentFormsExplorer
 from attnlib.explore.mask import MaskExplorer
 from attnlib.explore.neighbours import NeighboursExplorer
 from attnlib.explore.next_token import NextTokenExplorer
@@ -16,6 +18,7 @@ from attnlib.explore.sinusoidal import SinusoidalExplorer
 from attnlib.explore.soft_lookup import SoftLookupExplorer
 from attnlib.explore.softmax import SoftmaxExplorer
 from attnlib.explore.tokens import TokensExplorer
+from attnlib.explore.what_fits import WhatFitsExplorer
 
 EXPLORERS: dict[str, type[Explorer]] = {
     cls.explorer: cls
@@ -35,5 +38,8 @@ EXPLORERS: dict[str, type[Explorer]] = {
         NextTokenExplorer,
         CostExplorer,
         GenerationTimesExplorer,
+        KeyValueHeadsExplorer,
+        LatentFormsExplorer,
+        WhatFitsExplorer,
     )
 }

@@ -84,6 +84,17 @@ _PREFIXES = {-4: "p", -3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G",
 _PREFIXES |= {6: "E", 7: "Z"}
 
 
+def show_binary(n_bytes: float | int) -> str:
+    """A number of bytes with about three digits and a binary prefix: 67.5 KiB, 2.5 GiB."""
+    amount, power = untie(float(n_bytes)), 0
+    while amount >= 1023.5 and power < len(_BINARY) - 1:
+        amount, power = amount / 1024, power + 1
+    return f"{show_wavelength(amount)} {_BINARY[power]}"
+
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
 def show_thousandths(x: float) -> str:
     """Three decimals; half a thousandth counts up in Python as in JavaScript."""
     return show(math.floor(1000 * x + 0.5) / 1000, 3)
@@ -100,9 +111,14 @@ _FROM_THE_RIGHT = re.compile(
 )
 
 
-def show_count(count: int, thing: str) -> str:
+def show_count(count: float | int, thing: str) -> str:
     """A number and its noun: 1 head, 2 heads."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def show_tokens(count: int) -> str:
+    """A number of tokens, its thousands apart: 1 token, 8,192 tokens."""
+    return f"{show_whole(count)} token{'' if count == 1 else 's'}"
 
 
 def show_point(point: Sequence[float]) -> str:

@@ -1,7 +1,6 @@
 """What the tests of the built book share: its front-end files, and one sound miniature build."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from builds import Outcome, build, miniature
-from parts import OnlyOnePart, page_of
+from parts import page_of
 
 EXPLORE = Path(__file__).parents[2] / "attnlib/explore"
 # Files that tools leave in a work tree and that are no part of the book.
@@ -105,8 +104,3 @@ def sound(tmp_path_factory, assets) -> Built:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests of one page of the built book follow each other: it is opened once for all."""
     items.sort(key=lambda item: (page_of(item) is not None, page_of(item) or ""))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if "PART" in os.environ:
-        config.pluginmanager.register(OnlyOnePart(os.environ["PART"]))

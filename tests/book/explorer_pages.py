@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
-from controls import Explorer
-from pages import keep_account, served
+from controls import Explorer, assert_the_address_brings_all_back, next_frames
+from pages import keep_account, overflowing, served
 from playwright.sync_api import Browser, Page
 
 from attnlib.explore.base import Explorer as Widget
@@ -89,3 +90,37 @@ def assert_tab_reaches_every_control_in_turn(explorer: Explorer) -> None:
         reached.append(name)
         explorer.box.page.keyboard.press("Tab")
     assert reached == [explorer.name_of(control) for control in controls]
+
+
+def slide(explorer: Explorer, **steps: int) -> None:
+    """Put sliders, by their names, on so many steps from their lower ends."""
+    for name, step in steps.items():
+        explorer.box.locator(f"input[name={name}]").fill(str(step))
+    next_frames(explorer.page)
+
+
+class OneExplorer:
+    """What holds for every explorer that has a page of its own, as tests of a class of its file.
+
+    The file has the fixtures `browser`, `address` of the page, and `page`.
+    """
+
+    n_sliders: ClassVar[int]
+
+    def test_every_slider_moves_the_picture_and_the_words_by_keyboard_and_mouse(self, page):
+        explorer = Explorer(page, 0)
+        assert len(explorer.sliders()) == self.n_sliders
+        assert_every_slider_moves_by_keyboard_and_mouse(explorer)
+
+    def test_on_a_phone_every_slider_moves_the_picture_and_the_words_by_touch(
+        self, browser, address
+    ):
+        with opened(browser, address, **PHONE) as page:
+            assert overflowing(page) == []
+            assert_every_slider_moves_by_touch(Explorer(page, 0))
+
+    def test_every_control_counts_and_the_address_brings_all_back(self, page):
+        assert_the_address_brings_all_back(page, 0)
+
+    def test_tab_reaches_every_control_in_turn_and_shows_where_it_is(self, page):
+        assert_tab_reaches_every_control_in_turn(Explorer(page, 0))

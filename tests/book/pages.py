@@ -145,10 +145,15 @@ def scroll_through(page: Page) -> None:
     settle(page)
 
 
-def violations(page: Page, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
-    """What axe-core finds on the page as it is, as `rule: element`."""
+def violations(
+    page: Page,
+    impacts: tuple[str, ...] = ("serious", "critical"),
+    rules: tuple[str, ...] | None = None,
+) -> list[str]:
+    """What axe-core finds on the page as it is, by these rules or by all, as `rule: element`."""
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("(options) => axe.run(document, options)", options)["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['html'][:300]} {node.get('failureSummary', '')}"
         for rule in found

@@ -4,16 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from controls import Explorer, assert_the_address_brings_all_back, next_frames
-from explorer_pages import (
-    PHONE,
-    PLACES,
-    assert_every_slider_moves_by_keyboard_and_mouse,
-    assert_every_slider_moves_by_touch,
-    assert_tab_reaches_every_control_in_turn,
-    opened,
-    served_pages,
-)
+from controls import Explorer, next_frames
+from explorer_pages import PLACES, OneExplorer, opened, served_pages
 from pages import chromium, overflowing, violations
 
 from attnlib.explore import explore, words
@@ -45,30 +37,14 @@ def page(browser, address):
         yield page
 
 
-def test_every_slider_moves_the_picture_and_the_words_by_keyboard_and_mouse(page):
-    explorer = Explorer(page, 0)
-    assert len(explorer.sliders()) == 4
-    assert_every_slider_moves_by_keyboard_and_mouse(explorer)
-
-
-def test_on_a_phone_every_slider_moves_the_picture_and_the_words_by_touch(browser, address):
-    with opened(browser, address, **PHONE) as page:
-        assert overflowing(page) == []
-        assert_every_slider_moves_by_touch(Explorer(page, 0))
+class TestEveryControl(OneExplorer):
+    n_sliders = 4
 
 
 def test_the_map_can_be_pressed_and_dragged(page):
     explorer = Explorer(page, 0)
     (picture,) = explorer.movable_pictures()
     explorer.assert_picture_moves(picture, 0.5, 0.3)
-
-
-def test_every_control_counts_and_the_address_brings_all_back(page):
-    assert_the_address_brings_all_back(page, 0)
-
-
-def test_tab_reaches_every_control_in_turn_and_shows_where_it_is(page):
-    assert_tab_reaches_every_control_in_turn(Explorer(page, 0))
 
 
 @pytest.mark.parametrize("width", [690, 358])  # of the book's column, on a desk and on a phone

@@ -1,73 +1,147 @@
-"""Tests in parts: every test is in exactly one, and those that share a page stay together."""
+"""Tests in parts: each test runs once, in one part, together with what shares its page or file."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import parts
 import pytest
 
+QUIET = ("-q", "-p", "no:cacheprovider")
 
-def made_up(file: str, page: str | None = None) -> SimpleNamespace:
+
+@pytest.fixture(autouse=True)
+def without_plugins(monkeypatch) -> None:
+    """Those that are installed take longer to load than what is tested here."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
+def made_up(file: str, page: str | None = None, **more) -> SimpleNamespace:
     callspec = SimpleNamespace(params={} if page is None else {"opened": page})
-    return SimpleNamespace(path=Path(file), callspec=callspec)
+    more = {"get_closest_marker": lambda name: None, **more}
+    return SimpleNamespace(path=Path(file), callspec=callspec, **more)
 
 
-ITEMS = [
-    *(made_up("test_a.py") for _ in range(5)),
-    *(made_up("test_browser.py", "index-http") for _ in range(4)),
-    *(made_up("test_browser.py") for _ in range(2)),
-    *(made_up("test_browser.py", "index-file") for _ in range(3)),
-]
+def gate(name: str, *fixtures: str) -> SimpleNamespace:
+    marker = {"get_closest_marker": lambda name: name == "gate" or None}
+    return made_up("test_gates.py", nodeid=name, fixturenames=fixtures, **marker)
 
 
-def chosen(part: int, n_parts: int) -> list[int]:
-    """The places of the items that a part keeps; the others it must report."""
-    left_out, kept = [], list(ITEMS)
-    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
-    only = parts.OnlyOnePart(f"{part}/{n_parts}")
-    only.pytest_collection_modifyitems(SimpleNamespace(hook=hook), kept)
-    assert len(left_out) + len(kept) == len(ITEMS)
-    return [i for i, item in enumerate(ITEMS) if any(item is each for each in kept)]
+def test_what_shares_a_page_or_a_file_stays_together_and_the_longest_comes_first():
+    items = [
+        *(made_up("test_a.py") for _ in range(2)),
+        *(made_up("test_browser.py", "index-http") for _ in range(4)),
+        made_up("test_browser.py"),
+        made_up("test_browser.py", "index-file"),
+        made_up("test_a.py"),
+        made_up("book/test_colab.py"),
+        *(gate("a"), gate("b"), gate("c", "sound", "tmp_path"), gate("d", "sound")),
+    ]
+    turns = parts.in_turn(items)
+    assert list(turns) == [
+        *("book/test_colab.py", "index-http", "test_a.py", "sound"),
+        *("a", "b", "index-file", "test_browser.py"),
+    ]
+    assert [id(item) for item in turns["test_a.py"]] == [id(items[i]) for i in (0, 1, 8)]
+    assert sum(map(len, turns.values())) == len(items)
 
 
-@pytest.mark.parametrize("n_parts", [1, 2, 3, 9])
-def test_every_test_is_in_exactly_one_part(n_parts):
-    found = [i for part in range(n_parts) for i in chosen(part, n_parts)]
-    assert sorted(found) == list(range(len(ITEMS)))
+def test_what_one_part_has_taken_no_other_takes(tmp_path):
+    one, other = parts.Taking(tmp_path), parts.Taking(tmp_path)
+    assert one.takes("/a/test_a.py") and not other.takes("/a/test_a.py")
+    assert not one.takes("/a/test_a.py")
+    assert other.takes("/b/test_a.py") and other.takes("chapters/index-http")
 
 
-def test_what_shares_a_page_or_a_file_stays_together_and_parts_are_of_like_size():
-    assert chosen(0, 2) == [0, 1, 2, 3, 4, 9, 10]
-    assert chosen(1, 2) == [5, 6, 7, 8, 11, 12, 13]
+NOTED = """
+import os, pathlib, time, pytest
+
+@pytest.fixture(scope="session")
+def kept():
+    yield
+    note("the end")
+
+def note(what):
+    with (pathlib.Path(__file__).parent / f"{os.getpid()}.txt").open("a") as file:
+        file.write(f"{pathlib.Path(__file__).stem} {what}\\n")
+
+@pytest.mark.parametrize("i", range(3))
+def test_it(i, kept):
+    note(i)
+    time.sleep(0.1)  # so that one part cannot do it all before another has begun
+"""
+
+
+def test_every_test_runs_once_and_a_part_does_all_of_a_file(tmp_path, monkeypatch, capfd):
+    """What is set up once for all is taken down after the last test, not after each file."""
+    for name in ("parts.py", "conftest.py"):
+        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
+    names = [f"test_{letter}" for letter in "abcdef"]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(NOTED, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert parts.main(2, [*QUIET, str(tmp_path)]) == 0
+    logs = [path.read_text().splitlines() for path in tmp_path.glob("*.txt")]
+    assert len(logs) == 2
+    done = [line.split() for log in logs for line in log if not line.endswith("the end")]
+    assert Counter(map(tuple, done)) == Counter((n, str(i)) for n in names for i in range(3))
+    for log in logs:
+        ran = [line.split()[0] for line in log if not line.endswith("the end")]
+        assert ran == sorted(ran)
+        assert [line for line in log if line.endswith("the end")] == log[len(ran) :]
+    assert "--- part 2 of 2" in capfd.readouterr().out
+
+
+FAILING = """
+import os, pathlib
+part = pathlib.Path(os.environ["TESTS_TAKEN"]) / "part"
+
+def test_it():
+    try:
+        part.touch(exist_ok=False)
+        which = "0"
+    except FileExistsError:
+        which = "1"
+    assert which not in WRONG
+"""
 
 
 @pytest.mark.parametrize(
     "failing,code",
-    [("", 0), ("0", 1), ("1", 1), ("01", 1), ("none", 5)],
-    ids=["all pass", "the first fails", "the second fails", "both fail", "there are none"],
+    [("", 0), ("0", 1), ("1", 1), ("01", 1), ("none", parts.NO_TESTS)],
+    ids=["all pass", "one fails", "another fails", "both fail", "there are none"],
 )
 def test_a_failure_in_any_part_fails_the_run(tmp_path, monkeypatch, capfd, failing, code):
-    test = f"import os\ndef test_it():\n    assert os.environ['PART'][0] not in {failing!r}\n"
-    (tmp_path / "test_made_up.py").write_text("" if failing == "none" else test, "utf-8")
-    monkeypatch.setattr(parts, "FOLDER", tmp_path)
-    assert parts.main(2, ["-q", "-p", "no:cacheprovider"]) == code
-    shown = capfd.readouterr().out
-    assert "--- part 2 of 2" in shown
-    assert shown.count("1 failed") == len(failing) % 4
+    """Without the plugin each part runs all of the tests."""
+    if failing != "none":
+        text = FAILING.replace("WRONG", repr(failing))
+        (tmp_path / "test_made_up.py").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert parts.main(2, [*QUIET, str(tmp_path)]) == code
+    assert capfd.readouterr().out.count("1 failed") == len(failing) % 4
+
+
+def test_a_file_that_cannot_be_read_fails_the_run(tmp_path, monkeypatch):
+    for name in ("parts.py", "conftest.py"):
+        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
+    (tmp_path / "test_made_up.py").write_text("import no_such_module\n", "utf-8")
+    (tmp_path / "test_sound.py").write_text("def test_it():\n    pass\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert parts.main(2, [*QUIET, str(tmp_path)]) not in (0, parts.NO_TESTS)
 
 
 def test_parts_end_with_the_run(tmp_path):
-    (tmp_path / "parts.py").write_text(Path(parts.__file__).read_text("utf-8"), "utf-8")
     told = tmp_path / "pid"
     test = f"import os, pathlib, time\ndef test_it():\n    told = pathlib.Path({str(told)!r})\n"
     test += "    told.write_text(f'{os.getpid()}.')\n    time.sleep(600)\n"
     (tmp_path / "test_made_up.py").write_text(test, "utf-8")
-    command = [sys.executable, tmp_path / "parts.py", "2", "-p", "no:cacheprovider"]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    command = [sys.executable, parts.__file__, "2", "-p", "no:cacheprovider", tmp_path]
+    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     while not (told.is_file() and told.read_text().endswith(".")):
         assert run.poll() is None
         time.sleep(0.1)
@@ -78,11 +152,10 @@ def test_parts_end_with_the_run(tmp_path):
 
 
 def test_the_command_line_hands_the_code_on(tmp_path):
-    script = Path(parts.__file__).read_text("utf-8")
-    (tmp_path / "parts.py").write_text(script, "utf-8")
     (tmp_path / "test_made_up.py").write_text("def test_it():\n    assert False\n", "utf-8")
     done = subprocess.run(
-        [sys.executable, tmp_path / "parts.py", "2", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, parts.__file__, "2", *QUIET, tmp_path],
+        cwd=tmp_path,
         capture_output=True,
         check=False,
     )

@@ -1,0 +1,122 @@
+"""Run tests in parts side by side: `parts.py N [pytest's arguments]`.
+
+A browser waits more than it works, and a test uses one processor: parts use what is left over.
+The tests of one file, and those of one page of the built book, stay together, for they share what
+is slow to set up. No part is given its tests beforehand: whichever has done takes the next ones.
+The first part prints as it goes; what another prints is shown in the end.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO
+from urllib.parse import quote
+
+import pytest
+
+NO_TESTS = 5  # pytest's exit code where it finds none: so for every part, or for no part
+# Few tests that take long: they come first, lest one part ends with them while others are idle.
+SLOW = ("test_colab.py", "test_jupyterlab.py", "test_data_rebuild.py")
+
+
+def page_of(item: pytest.Item) -> str | None:
+    """The page of the built book that a test is about, if it is about one."""
+    where = getattr(item, "callspec", None) and item.callspec.params.get("opened")
+    return None if where is None else str(where)
+
+
+def shared_by(item: pytest.Item) -> str:
+    """What is slow to set up for a test, or its file: tests that share it stay together."""
+    if item.get_closest_marker("gate"):  # each builds a book of its own, but for the sound one
+        return "sound" if "sound" in item.fixturenames else item.nodeid
+    return page_of(item) or item.path.as_posix()
+
+
+def in_turn(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """The tests that stay together, as lists by the name of their page or file, longest first."""
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(shared_by(item), []).append(item)
+
+    def rank(name: str) -> tuple[bool, int, str]:
+        return (not name.endswith(SLOW), -len(found[name]), name)
+
+    return {name: found[name] for name in sorted(found, key=rank)}
+
+
+class Taking:
+    """A plugin that runs those tests only which no other part has taken.
+
+    Args:
+        taken: A folder, empty at first. Whoever takes tests makes a file of their name there, and
+            of all parts one alone can make it.
+    """
+
+    def __init__(self, taken: Path):
+        self.taken = taken
+
+    def takes(self, name: str) -> bool:
+        try:
+            (self.taken / quote(name, safe="")).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed or session.config.option.collectonly:
+            return None  # pytest's own loop ends such a run
+        own = (items for name, items in in_turn(session.items).items() if self.takes(name))
+        # What an item leaves for the next one depends on the next one.
+        for item, after in pairwise(chain(chain.from_iterable(own), [None])):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+
+def main(n_parts: int, arguments: Sequence[str]) -> int:
+    with contextlib.ExitStack() as stack:
+        taken = stack.enter_context(TemporaryDirectory(prefix="parts-"))
+        outputs = [None, *(stack.enter_context(TemporaryFile()) for _ in range(n_parts - 1))]
+        parts = [
+            stack.enter_context(part_of_the_run(taken, n_parts, arguments, output))
+            for output in outputs
+        ]
+        codes = [part.wait() for part in parts]
+        for i, output in enumerate(outputs[1:], 2):
+            output.seek(0)
+            print(f"--- part {i} of {n_parts}", output.read().decode(), sep="\n", flush=True)
+    wrong = [code for code in codes if code not in (0, NO_TESTS)]
+    return wrong[0] if wrong else min(codes)
+
+
+@contextlib.contextmanager
+def part_of_the_run(
+    taken: str, n_parts: int, arguments: Sequence[str], output: IO | None
+) -> Iterator[subprocess.Popen]:
+    """Start one part, which ends with this process at the latest."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    # parts that share the processors: threads of torch that wait for one another would spin
+    n_threads = max(1, (os.cpu_count() or 1) // n_parts)
+    environment = {"OMP_NUM_THREADS": str(n_threads)} | os.environ | {"TESTS_TAKEN": taken}
+    started = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    try:
+        yield started
+    finally:
+        started.terminate()
+        started.wait()
+
+
+if __name__ == "__main__":
+    # Whoever ends this process ends its parts: without this line they would run on.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
