@@ -22,6 +22,7 @@ from attnlib.exercises.heads import EXERCISES as _HEADS
 from attnlib.exercises.judge import Exercise, Mistake
 from attnlib.exercises.kv_caching import EXERCISES as _KV_CACHING
 from attnlib.exercises.language_models import EXERCISES as _LANGUAGE_MODELS
+from attnlib.exercises.latents import EXERCISES as _LATENTS
 from attnlib.exercises.masking import EXERCISES as _MASKING
 from attnlib.exercises.models_compared import EXERCISES as _MODELS_COMPARED
 from attnlib.exercises.positions import EXERCISES as _POSITIONS
@@ -45,6 +46,7 @@ _ALL = {
         *_COUNTING_COST,
         *_KV_CACHING,
         *_GROUPED_QUERIES,
+        *_LATENTS,
         *_MODELS_COMPARED,
     )
 }

@@ -14,6 +14,7 @@ import faults_explorers_of_latents
 import faults_explorers_of_scores
 import faults_fast_decoding
 import faults_generation
+import faults_judges_of_latents
 import faults_latent
 import faults_layers
 import faults_layers_and_language
@@ -47,6 +48,7 @@ FAULTS: tuple[Fault, ...] = (
     *faults_explorers_of_scores.FAULTS,
     *faults_fast_decoding.FAULTS,
     *faults_generation.FAULTS,
+    *faults_judges_of_latents.FAULTS,
     *faults_latent.FAULTS,
     *faults_layers.FAULTS,
     *faults_layers_and_language.FAULTS,
