@@ -7,8 +7,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 RUN := .venv/bin/python
 PYTEST := $(RUN) -m pytest
-# Without the shape hook, which would answer a wrong shape before attnlib does.
-PYTEST_PLAIN := $(PYTEST) -o addopts="--strict-markers --strict-config"
+PARTS := $(RUN) tests/parts.py
+# Without the shape hook: it would answer a wrong shape before attnlib does, and slows what starts.
+PLAIN := -o addopts="--strict-markers --strict-config"
 BUILD := .venv/bin/jupyter-book build . --all -n -W --keep-going
 PORT ?= 8000
 
@@ -31,12 +32,12 @@ serve:  ## open the built book at http://localhost:8000 (PORT=... for another)
 	@echo "--- http://localhost:$(PORT) (Ctrl-C stops)"
 	@$(PYTHON) -m webbrowser http://localhost:$(PORT) >/dev/null 2>&1 & $(PYTHON) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-quick: set-up  ## the unit tests alone (under a minute)
-	$(PYTEST)
+quick: set-up  ## the unit tests alone (under three minutes)
+	$(PARTS) 2
 	@$(MAKE) --no-print-directory refusals
 
 refusals: set-up  ## wrong input, in a process without the shape hook
-	$(PYTEST_PLAIN) tests/refusals
+	$(PARTS) 2 $(PLAIN) tests/refusals
 
 mutants: set-up  ## plant every fault of the table into a copy; every one must be caught
 	$(RUN) -m tests.mutants
@@ -46,10 +47,10 @@ strict-book: set-up  ## the strict build: every cell runs, warnings are errors
 	$(BUILD)
 
 gates: set-up  ## plant every build fault into a miniature book; every build must fail
-	$(PYTEST) tests/book -m gate
+	$(PARTS) 3 $(PLAIN) tests/book/test_gates.py
 
 pages: set-up-browser  ## notebooks, explorers and the built pages, in a real browser
-	$(RUN) tests/book/parts.py 2 -m "not gate"
+	$(PARTS) 3 $(PLAIN) tests/book --ignore=tests/book/test_gates.py
 
 measure: set-up-browser  ## the figures of the budgets: page weights and slider steps
 	$(RUN) tests/book/measure.py
@@ -57,6 +58,7 @@ measure: set-up-browser  ## the figures of the budgets: page weights and slider 
 bench: set-up  ## attnlib beside its peers, in one process: medians, budgets and ratios
 	$(RUN) benchmarks/tokenizer.py
 	$(RUN) benchmarks/generation.py
+	$(RUN) benchmarks/attention_steps.py
 
 notebooks: set-up  ## write notebooks/ anew from the chapters
 	$(RUN) book/notebooks.py

@@ -6,6 +6,12 @@ faults whose name or bug holds one of them.
 The copy is tested without any fault first. Then every fault must make a test fail: an exit code of
 1 from pytest. Anything else (no failure, or a copy that cannot even be imported or collected) is
 printed with its difference, and the run ends with an error.
+
+The hook that checks every shape takes most of the time of a run, and few faults need it. So tests
+run without it first, but for those that fail without it, and with it if they let a fault pass.
+
+The first failure ends a run, so the tests that are quick and have caught many faults come first.
+Where nothing is planted the last test is the first: one that depends on the order cannot stay.
 """
 
 import ast
@@ -13,6 +19,7 @@ import contextlib
 import difflib
 import gc
 import importlib.util
+import json
 import multiprocessing
 import os
 import re
@@ -21,9 +28,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": "mutants"}
 
@@ -32,6 +42,8 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HYPOTHESIS_PROFILE": "mutants"}
 import beartype  # noqa: F401
 import pytest
 import torch  # noqa: F401
+from hypothesis import given, settings
+from hypothesis.strategies import integers
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
@@ -42,14 +54,70 @@ from table import FAULTS  # noqa: E402
 AT_ONCE = max(2, os.cpu_count() or 2)
 SECONDS_A_RUN = 300
 # Assertions stay as they are written: libraries that are imported already cannot be rewritten, and
-# pytest says so with a warning, which is an error.
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:nbmake", "--tb=line", "--assert=plain"]
+# pytest says so with a warning, which is an error. Of the plugins only jaxtyping's has a part.
+PLUGINS = ("cacheprovider", "nbmake", "anyio", "hypothesispytest")
+OPTIONS = ["-q", "--tb=line", "--assert=plain", *(f"-pno:{name}" for name in PLUGINS)]
 WITHOUT_HOOK = ["-o", "addopts=--strict-markers"]
 # A process that ends with an exception of its own ends with 1, as pytest does where a test fails.
 TOO_SLOW, NOT_THE_COPY, NOT_RUN = 124, 99, 98
+NO_TESTS = 5  # what pytest says where all tests are left out
+NOTES = "notes.json"
 # With these the tests of JavaScript in tests/book find Node and call the modules of the copy.
-FOR_NODE = ("tests/book/conftest.py", "tests/book/builds.py", "tests/book/parts.py")
+FOR_NODE = ("tests/book/conftest.py", "tests/book/builds.py", "tests/parts.py")
 CODE = (".py", ".mjs", ".css")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the tests of a file, by their names.
+
+    Attributes:
+        seconds: How long each took without a fault.
+        need_hook: Those that fail without it.
+        caught: How many faults each has caught.
+    """
+
+    seconds: Mapping[str, float]
+    need_hook: frozenset[str]
+    caught: Counter = field(default_factory=Counter)
+
+    def worth(self, name: str) -> float:
+        """How likely a test is to catch the next fault, per second; all alike at first."""
+        chance = self.caught[name] + 1 / len(self.seconds)
+        return chance / (0.01 + self.seconds.get(name, 0))
+
+
+class Run(NamedTuple):
+    """A test file to be run on a copy, up to the first failure where there is a fault.
+
+    Attributes:
+        test: The file.
+        fault: What is planted into the copy.
+        known: What the run without a fault has shown.
+        hook: Whether shapes are checked, but for tests of refusals, which never run like that.
+    """
+
+    test: str
+    fault: Fault | None = None
+    known: Known | None = None
+    hook: bool = False
+
+    def in_turn(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        """The tests that run, in their order."""
+        if self.known is None:
+            return items[::-1]
+        left_out = frozenset() if self.hook else self.known.need_hook
+        chosen = [item for item in items if item.nodeid not in left_out]
+        return sorted(chosen, key=lambda item: -self.known.worth(item.nodeid))
+
+
+class Result(NamedTuple):
+    """How a run ended: pytest's exit code, what was noted of its tests, and what was printed."""
+
+    code: int
+    failed: tuple[str, ...]
+    seconds: Mapping[str, float]
+    output: str
 
 
 def main(words: list[str]) -> int:
@@ -62,22 +130,19 @@ def main(words: list[str]) -> int:
 
     start = time.monotonic()
     import_what_the_tests_import({f.test for f in faults})
+    survivors = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tests = sorted({f.test for f in faults})
-        print(f"The copy without a fault: {len(tests)} test files", flush=True)
-        for test, (code, _, output) in run_all([(test, None) for test in tests], Path(folder)):
-            if code != 0:
-                print(f"{test} fails (exit code {code}) without any fault:\n{output}")
-                return 1
-
-        print(f"{len(faults)} planted faults, {AT_ONCE} at a time", flush=True)
-        survivors = []
-        results = run_all([(f.test, f) for f in faults], Path(folder))
-        for i, (f, (code, caught_by, output)) in enumerate(results, 1):
-            word = {0: "SURVIVED", 1: "caught"}.get(code, f"EXIT {code}")
-            print(f"{i:3}/{len(faults)} {word:8} {f.bug:4} {f.name}  [{caught_by}]", flush=True)
-            if code != 1:
-                survivors.append((f, code, output))
+        whole_package(Path(folder) / "whole", Path(folder) / "compiled")
+        try:
+            for i, (f, result) in enumerate(tried(faults, Path(folder)), 1):
+                word = {0: "SURVIVED", 1: "caught"}.get(result.code, f"EXIT {result.code}")
+                by = re.sub(r"^.*::|\[.*", "", result.failed[0]) if result.failed else ""
+                print(f"{i:3}/{len(faults)} {word:8} {f.bug:4} {f.name}  [{by}]", flush=True)
+                if result.code != 1 or not result.failed:
+                    survivors.append((f, result.code, result.output))
+        except FailsAlready as error:
+            print(error)
+            return 1
 
     for f, code, output in survivors:
         if code == 0:
@@ -90,6 +155,49 @@ def main(words: list[str]) -> int:
     seconds = time.monotonic() - start
     print(f"{len(faults) - len(survivors)} of {len(faults)} faults caught in {seconds:.0f} s")
     return 1 if survivors else 0
+
+
+class FailsAlready(Exception):
+    """A test file does not pass on the copy without any fault."""
+
+
+def tried(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, Result]]:
+    """Try the tests on the copy without a fault and then on each fault; yield these results.
+
+    Raises:
+        FailsAlready: If a test file does not pass without any fault.
+    """
+    tests = sorted({f.test for f in faults})
+    print(f"The copy without a fault: {len(tests)} test files", flush=True)
+    known, failing = {}, set()
+    for run, result in run_all([Run(test) for test in tests], folder):
+        known[run.test] = Known(result.seconds, frozenset(result.failed))
+        if result.code != 0:
+            failing.add(run.test)
+    must_pass(failing, folder)
+
+    print(f"{len(faults)} planted faults, {AT_ONCE} at a time", flush=True)
+    passed = []
+    for run, result in run_all([Run(f.test, f, known[f.test]) for f in faults], folder):
+        if result.code in (0, NO_TESTS):
+            passed.append(run.fault)
+        else:
+            run.known.caught.update(result.failed)
+            yield run.fault, result
+
+    must_pass({f.test for f in passed} - failing, folder)
+    again = [Run(f.test, f, known[f.test], hook=True) for f in passed]
+    for run, result in run_all(again, folder):
+        yield run.fault, result
+
+
+def must_pass(tests: set[str], folder: Path) -> None:
+    """Run test files with the hook on the copy without a fault."""
+    for run, result in run_all([Run(test, hook=True) for test in sorted(tests)], folder):
+        if result.code != 0:
+            raise FailsAlready(
+                f"{run.test} fails (exit code {result.code}) without any fault:\n{result.output}"
+            )
 
 
 def misplaced(fault: Fault, text: str) -> list[str]:
@@ -138,9 +246,16 @@ def import_what_the_tests_import(tests: set[str]) -> None:
                     # A test that needs what is not installed says so, or skips itself.
                     with contextlib.suppress(ImportError):
                         __import__(module, fromlist=names)
+    look_for_constants()
     # A search for garbage in a run need not look at the libraries.
     gc.collect()
     gc.freeze()
+
+
+@settings(max_examples=1, database=None)
+@given(integers())
+def look_for_constants(_: int) -> None:
+    """Before its first example hypothesis searches every module for constants: once for all."""
 
 
 def is_a_library(package: str) -> bool:
@@ -148,40 +263,47 @@ def is_a_library(package: str) -> bool:
     return package != "attnlib" and spec is not None and "site-packages" in str(spec.origin)
 
 
-def copy_of_the_package(folder: Path, test: str, compiled: Path, fault: Fault | None) -> Path:
-    """What the test needs, and no more: the figures stay behind, and so do the other tests."""
+def whole_package(folder: Path, compiled: Path) -> None:
+    """What every test needs, and no more: the figures stay behind, and so do the tests.
+
+    What the runs without a fault compile is kept, and serves those with one.
+    """
     leave_out = shutil.ignore_patterns("plots.py", "__pycache__")
     shutil.copytree(
         ROOT / "attnlib", folder / "attnlib", ignore=leave_out, copy_function=copy_or_link
     )
-    for kind in ("refusals", "book"):
-        (folder / "tests" / kind).mkdir(parents=True)
-    (folder / "book").mkdir()
+    for place in ("book", "tests/refusals", "tests/book"):
+        (folder / place).mkdir(parents=True)
     scripts = {f"book/{path.name}" for path in (ROOT / "book").glob("*.py")}
-    for name in {test, "tests/conftest.py", "pyproject.toml", "Makefile", *FOR_NODE} | scripts:
-        shutil.copy(ROOT / name, folder / name)
-    link_what_is_compiled(folder, compiled, fault)
+    for name in {"tests/conftest.py", "pyproject.toml", "Makefile", *FOR_NODE} | scripts:
+        shutil.copy2(ROOT / name, folder / name)
+    for place in [path for path in folder.rglob("*") if path.is_dir()]:
+        kept = compiled / place.relative_to(folder)
+        kept.mkdir(parents=True)
+        (place / "__pycache__").symlink_to(kept)
+
+
+def copy_of_the_package(folder: Path, whole: Path, test: str, fault: Fault | None) -> Path:
+    """The whole package again, in links to its files, with a test file and perhaps a fault."""
+    shutil.copytree(whole, folder, symlinks=True, copy_function=os.link)
+    shutil.copy2(ROOT / test, folder / test)
     if fault is not None:
-        path = folder / fault.file
-        path.write_text(planted(fault, path.read_text("utf-8")), encoding="utf-8")
+        plant(fault, folder / fault.file)
     return folder
 
 
-def link_what_is_compiled(folder: Path, compiled: Path, fault: Fault | None) -> None:
-    """Keep what the runs without a fault compile, and let it serve those with one.
-
-    What a fault is planted into is compiled anew.
-    """
-    for path in sorted({path.parent for path in folder.rglob("*.py")}):
-        kept, here = compiled / path.relative_to(folder), path / "__pycache__"
-        kept.mkdir(parents=True, exist_ok=True)
-        if fault is None or path != (folder / fault.file).parent:
-            here.symlink_to(kept)
-            continue
-        here.mkdir()
-        for file in kept.iterdir():
-            if file.name.partition(".")[0] != Path(fault.file).stem:
-                (here / file.name).symlink_to(file)
+def plant(fault: Fault, path: Path) -> None:
+    """Write a file of a copy anew, and let what was compiled of it be compiled anew."""
+    text = planted(fault, path.read_text("utf-8"))
+    path.unlink()  # it is a link, and what it leads to belongs to every copy
+    path.write_text(text, encoding="utf-8")
+    compiled = path.parent / "__pycache__"
+    kept = compiled.readlink()
+    compiled.unlink()
+    compiled.mkdir()
+    for file in kept.iterdir():
+        if file.name.partition(".")[0] != path.stem:
+            (compiled / file.name).symlink_to(file)
 
 
 def copy_or_link(source: str, target: str) -> None:
@@ -192,50 +314,68 @@ def copy_or_link(source: str, target: str) -> None:
         os.symlink(source, target)
 
 
-def run_all(
-    tasks: list[tuple[str, Fault | None]], folder: Path
-) -> Iterator[tuple[Fault | str, tuple[int, str, str]]]:
-    """Run the test file of each task in a copy of its own, as they end, a few at a time.
-
-    Yields the fault (or the test file, where there is none) with pytest's exit code, the test that
-    failed first, and what was printed.
-    """
+def run_all(runs: list[Run], folder: Path) -> Iterator[tuple[Run, Result]]:
+    """Run each test file in a copy of its own, a few at a time; yield the results as they end."""
     fork = multiprocessing.get_context("fork")
-    waiting, running = list(tasks), {}
+    waiting, running = list(runs), {}
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
-            test, fault = waiting.pop(0)
+            run = waiting.pop(0)
             copy = Path(tempfile.mkdtemp(dir=folder)) / "copy"
-            copy_of_the_package(copy, test, folder / "compiled", fault)
-            process = fork.Process(target=run, args=(copy, test, fault is None))
+            copy_of_the_package(copy, folder / "whole", run.test, run.fault)
+            process = fork.Process(target=run_here, args=(copy, run))
             process.start()
-            running[process.sentinel] = process, fault or test, copy, time.monotonic()
+            running[process.sentinel] = process, run, copy, time.monotonic()
         ended = wait(list(running), timeout=1)
         for sentinel in list(running):
-            process, task, copy, since = running[sentinel]
+            process, run, copy, since = running[sentinel]
             late = time.monotonic() - since > SECONDS_A_RUN
             if late:
                 process.kill()
             if late or sentinel in ended:
                 process.join()
                 output = (copy / "output.txt").read_text("utf-8", errors="replace")
-                failed = re.search(r"^FAILED \S+?::(\w+)", output, re.MULTILINE)
+                noted = copy / NOTES
+                notes = json.loads(noted.read_text("utf-8")) if noted.is_file() else ([], {})
                 code = TOO_SLOW if late else process.exitcode
-                yield task, (code, failed[1] if failed else "", output[-3000:])
+                yield run, Result(code, *notes, output[-3000:])
                 del running[sentinel]
                 shutil.rmtree(copy.parent)
 
 
-def run(copy: Path, test: str, keeps_what_it_compiles: bool) -> None:
+class Notes:
+    """A plugin that brings tests into their order, and writes down how they ended."""
+
+    def __init__(self, run: Run, path: Path):
+        self.run, self.path, self.failed, self.seconds = run, path, [], Counter()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = self.run.in_turn(items)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text(json.dumps([self.failed, self.seconds]), "utf-8")
+
+
+def run_here(copy: Path, run: Run) -> None:
     """In a process of its own: pytest on the copy, where its exit code is the process's."""
     with open(copy / "output.txt", "wb") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.chdir(copy)
-    sys.dont_write_bytecode = not keeps_what_it_compiles
+    # what hypothesis finds in a module, by its content
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(copy.parents[1] / "hypothesis")
+    sys.dont_write_bytecode = run.fault is not None
     sys.path[:] = [str(copy), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
+    hooked = [] if run.hook and "refusals" not in run.test else WITHOUT_HOOK
+    first = [] if run.fault is None else ["-x"]
+    notes = Notes(run, copy / NOTES)
     try:
-        code = pytest.main([*OPTIONS, *(WITHOUT_HOOK if "refusals" in test else []), test])
+        code = pytest.main([*OPTIONS, *hooked, *first, run.test], plugins=[notes])
     except BaseException:
         traceback.print_exc()
         code = NOT_RUN
