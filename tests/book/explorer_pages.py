@@ -107,6 +107,10 @@ class OneExplorer:
 
     n_sliders: ClassVar[int]
 
+    def test_no_slider_begins_at_its_upper_end(self, page):
+        for slider in Explorer(page, 0).sliders():
+            assert slider.evaluate("(it) => Number(it.value) < Number(it.max)")
+
     def test_every_slider_moves_the_picture_and_the_words_by_keyboard_and_mouse(self, page):
         explorer = Explorer(page, 0)
         assert len(explorer.sliders()) == self.n_sliders

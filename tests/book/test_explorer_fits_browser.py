@@ -34,11 +34,6 @@ class TestEveryControl(OneExplorer):
     n_sliders = 5
 
 
-def test_no_slider_begins_at_its_upper_end(page):
-    for slider in Explorer(page, 0).sliders():
-        assert slider.evaluate("(it) => Number(it.value) < Number(it.max)")
-
-
 # One token of one row in the largest memory, and the other ends.
 CHOSEN = (
     {"n_tokens": 0, "n_rows": 0, "card_gib": 7, "bytes_per_weight": 0, "bytes_per_number": 0},

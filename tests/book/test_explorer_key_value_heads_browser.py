@@ -52,11 +52,6 @@ class TestEveryControl(OneExplorer):
     n_sliders = 9
 
 
-def test_no_slider_begins_at_its_upper_end(page):
-    for slider in Explorer(page, 0).sliders():
-        assert slider.evaluate("(it) => Number(it.value) < Number(it.max)")
-
-
 def test_a_query_head_is_chosen_in_the_picture_of_the_wires(page):
     explorer = Explorer(page, 0)
     (picture,) = explorer.movable_pictures()
