@@ -149,10 +149,14 @@ def violations(
     page: Page,
     impacts: tuple[str, ...] = ("serious", "critical"),
     rules: tuple[str, ...] | None = None,
+    but: tuple[str, ...] = (),
 ) -> list[str]:
     """What axe-core finds on the page as it is, by these rules or by all, as `rule: element`."""
     page.evaluate(AXE.read_text("utf-8"))
-    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    options: dict = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = list(rules)
+    options["rules"] = {rule: {"enabled": False} for rule in but}
     found = page.evaluate("(options) => axe.run(document, options)", options)["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['html'][:300]} {node.get('failureSummary', '')}"

@@ -183,9 +183,12 @@ def served_only(of: list[Visited]) -> list[Visited]:
     return [visit for visit in of if visit.scheme == "http"]
 
 
+# From the disk a page has the same words, styles and scripts: there it is asked whether formulas,
+# figures, explorers and the search come to life, and whether anything is missing.
 every_visit = every(VISITS)
 every_page = every(served_only(VISITS))
 every_visit_with_figures = every(WITH_FIGURES or [NOWHERE])
+every_page_with_figures = every(served_only(WITH_FIGURES) or [NOWHERE])
 WITH_EXPLORERS = list(dict.fromkeys(each.visited for each in EXPLORERS))
 every_page_with_explorers = every(served_only(WITH_EXPLORERS))
 
@@ -201,6 +204,12 @@ def each_of(of: list[Placed]) -> pytest.MarkDecorator:
 # The script of a page is the same from the disk: there one way of moving says that it runs.
 every_explorer_in_each_way = each_of(EXPLORERS)
 every_explorer = each_of([each for each in EXPLORERS if each.visited.scheme == "http"])
+# Nor is what an address holds, but that it may follow a file's name: one page says so.
+ADDRESSED = [
+    each
+    for each in EXPLORERS
+    if each.visited.scheme == "http" or each.visited.page == "chapters/attention.html"
+]
 
 
 # ---- the files, without a browser ---------------------------------------------------------
@@ -282,7 +291,7 @@ def test_every_formula_is_set_and_none_is_refused(opened):
     assert raw == []
 
 
-@every_visit
+@every_page
 def test_no_markup_is_left_in_the_text(opened):
     """A formula or a directive that nobody has read stands there as its source."""
     text = opened.page.evaluate(
@@ -307,7 +316,7 @@ FIT = """async () => {
 }"""
 
 
-@every_visit
+@every_page
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_wider_than_the_window(opened, width):
     opened.show(width)
@@ -315,26 +324,34 @@ def test_nothing_is_wider_than_the_window(opened, width):
     assert overflowing(opened.page) == []
 
 
-# A theme changes colours alone: in the dark only what looks at them is asked, which saves minutes.
-RULES = {"light": None, "dark": ("color-contrast", "link-in-text-block")}
+# Two rules take four fifths of axe's time. They ask for colours, which neither the width of the
+# window changes nor, for links, the page: all have the same style sheet.
+CONTRAST, LINKS = "color-contrast", "link-in-text-block"
 
 
 @every_page
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_a_wide_page_with_every_fold_open(opened, theme):
-    opened.show(1280, theme)
+def test_axe_finds_nothing_serious_on_a_wide_page_with_every_fold_open(opened):
+    opened.show(1280, "light")
     unfold(opened.page)
     try:
-        assert violations(opened.page, rules=RULES[theme]) == []
+        assert violations(opened.page, but=(LINKS,)) == []
+        opened.show(1280, "dark")
+        assert violations(opened.page, rules=(CONTRAST,)) == []
     finally:
         fold(opened.page)
 
 
 @every_page
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_axe_finds_nothing_serious_on_a_narrow_page_as_it_comes(opened, theme):
-    opened.show(390, theme)
-    assert violations(opened.page, rules=RULES[theme]) == []
+def test_axe_finds_nothing_serious_on_a_narrow_page_as_it_comes(opened):
+    opened.show(390, "light")
+    assert violations(opened.page, but=(CONTRAST, LINKS)) == []
+
+
+@every([Visited(page, "http") for page in ("index.html", "chapters/attention.html")])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_links_stand_out_from_the_text_around_them(opened, theme):
+    opened.show(1280, theme)
+    assert violations(opened.page, rules=(LINKS,)) == []
 
 
 def unfold(page: Page) -> None:
@@ -405,7 +422,7 @@ FAINT = """(drawings) => {
 }"""
 
 
-@every_visit
+@every_page
 def test_the_switch_changes_the_theme_and_all_drawings_follow(opened):
     page = opened.page
     seen = {}
@@ -465,13 +482,15 @@ def test_every_figure_is_drawn_once_seen_and_has_a_name(opened):
         assert plot.locator("svg.main-svg").first.bounding_box()["width"] > 300
 
 
-@every_visit_with_figures
+@every_page_with_figures
 def test_a_figure_far_below_the_window_waits(opened):
     assert opened.drawn_unseen < figures(BUILT, opened.where.page)
 
 
-@every_visit_with_figures
-def test_plotly_never_delays_a_page(opened, browser):
+@every_page_with_figures
+def test_plotly_never_delays_a_page_and_paper_shows_every_figure_though_none_was_seen(
+    opened, browser
+):
     """It is fetched after the page has loaded, and where data are to be saved only when needed."""
     context = browser.new_context(viewport={"width": 1280, "height": 300})
     context.add_init_script(
@@ -486,6 +505,10 @@ def test_plotly_never_delays_a_page(opened, browser):
     page.locator(".attn-figure").first.scroll_into_view_if_needed()
     page.wait_for_selector(".attn-figure svg.main-svg")
     assert any("plotly" in url for url in asked)
+    count = figures(BUILT, opened.where.page)
+    assert count == 1 or page.locator(".attn-figure[data-drawn]").count() < count
+    assert_printed_completely(page)
+    assert page.locator(".attn-figure[data-drawn] svg.main-svg").count() >= count
     context.close()
 
 
@@ -637,7 +660,7 @@ def test_reset_restores_the_first_state(opened, place):
         assert explorer.look() == first
 
 
-@every_explorer_in_each_way
+@each_of(ADDRESSED)
 def test_the_address_holds_the_state_and_brings_it_back(opened, place):
     opened.show()
     for other in range(opened.page.locator(".attn-explorer").count()):
@@ -685,7 +708,7 @@ def test_tab_reaches_every_control_in_turn_and_shows_where_it_is(opened):
 # ---- paper --------------------------------------------------------------------------------
 
 
-@every_visit
+@every_page
 def test_on_paper_the_text_is_complete_and_fits(opened):
     opened.show()
     page = opened.page
@@ -716,19 +739,6 @@ def test_on_paper_the_text_is_complete_and_fits(opened):
 def test_a_page_prints_completely(opened):
     opened.show()
     assert_printed_completely(opened.page)
-
-
-@every_visit_with_figures
-def test_a_page_prints_with_every_figure_though_none_was_seen(opened, browser):
-    page = browser.new_page(viewport={"width": 1280, "height": 300})
-    page.goto(opened.url)
-    settle(page)
-    page.wait_for_function("() => window.Plotly")
-    count = figures(BUILT, opened.where.page)
-    assert page.locator(".attn-figure[data-drawn]").count() < count
-    assert_printed_completely(page)
-    assert page.locator(".attn-figure[data-drawn] svg.main-svg").count() >= count
-    page.close()
 
 
 def assert_printed_completely(page: Page) -> None:
