@@ -98,8 +98,8 @@ def test_the_rows_of_the_three_models():
         "kept of a token in a layer": (2048, 4096, 576),
         "parameters": (70_553_706_496, 27_009_002_240, 235_741_434_880),
         "parameters that a token meets": (70_553_706_496, 27_009_002_240, 21_375_800_320),
-        "bytes of one of the first tokens": (327_680, 507_904, 69_120),
-        "bytes of one of the later tokens": (327_680, 81_920, 69_120),
+        "bytes that a first token adds": (327_680, 507_904, 69_120),
+        "bytes that a later token adds": (327_680, 81_920, 69_120),
         "bytes of 8,192 tokens": (5 * 2**29, 33 * 2**25, 69_120 * 2**13),
         "bytes of 131,072 tokens": (40 * 2**30, 333 * 2**25, 69_120 * 2**17),
     }
@@ -109,13 +109,13 @@ def test_the_rows_of_the_three_models():
 def test_the_growth_of_a_cache_is_that_of_tokens_before_and_after_the_windows():
     for sizes in (model(n_layers=5, window=4, window_pattern=(True, True, False)), GEMMA):
         row, w = cost.model_row(sizes), sizes.window
-        first, later = (row[f"bytes of one of the {x} tokens"] for x in ("first", "later"))
+        first, later = (row[f"bytes that a {x} token adds"] for x in ("first", "later"))
         for tokens in (1, w - 1, w, w + 1, 3 * w):
             assert kv_cache_bytes(sizes, tokens) == (
                 min(tokens, w) * first + max(tokens - w, 0) * later
             )
     everywhere = model(window=4, window_pattern=(True,))
-    assert cost.model_row(everywhere)["bytes of one of the later tokens"] == 0
+    assert cost.model_row(everywhere)["bytes that a later token adds"] == 0
 
 
 # --- where caches cross -----------------------------------------------------------------------

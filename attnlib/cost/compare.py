@@ -98,13 +98,13 @@ The 512 of DeepSeek-V2 stands there as the width of the latent.
 
 
 def layer_elements(form: AttentionCost = SHARED_HEADS, n_tokens: Count = N) -> sp.Expr:
-    """Count the numbers that one layer's attention holds: its matrices, and its cache of n tokens.
+    """Count the numbers that one layer's attention holds: its matrices, and its cache of N tokens.
 
     The last rows of tables 1 and 2, for one layer and one row of the batch.
 
     Args:
         form: `SHARED_HEADS` is table 1, `ALL_MERGED` table 2.
-        n_tokens: n.
+        n_tokens: N.
 
     Example:
         >>> layer_elements(ALL_MERGED)
@@ -134,7 +134,7 @@ def model_row(sizes: ModelSizes, *contexts: int) -> dict[str, int | None]:
     Example:
         >>> from attnlib import PUBLISHED
         >>> row = model_row(PUBLISHED["gemma-3-27b"], 131_072)
-        >>> row["bytes of one of the first tokens"], row["bytes of one of the later tokens"]
+        >>> row["bytes that a first token adds"], row["bytes that a later token adds"]
         (507904, 81920)
         >>> row["bytes of 131,072 tokens"] / 2**30
         10.40625
@@ -156,8 +156,8 @@ def model_row(sizes: ModelSizes, *contexts: int) -> dict[str, int | None]:
         ),
         "parameters": sizes.n_parameters,
         "parameters that a token meets": sizes.n_active_parameters,
-        "bytes of one of the first tokens": kv_cache_bytes(sizes, 1),
-        "bytes of one of the later tokens": (
+        "bytes that a first token adds": kv_cache_bytes(sizes, 1),
+        "bytes that a later token adds": (
             kv_cache_bytes(sizes, full + 1) - kv_cache_bytes(sizes, full)
         ),
         **{f"bytes of {n:,} tokens": cache for n, cache in zip(contexts, caches, strict=True)},
@@ -166,6 +166,9 @@ def model_row(sizes: ModelSizes, *contexts: int) -> dict[str, int | None]:
 
 def multi_head_baseline(attention: LatentAttentionSizes) -> AttentionSizes:
     """Give ordinary multi-head attention with as many heads, of the widths without rotation.
+
+    Raises:
+        TypeError: If the sizes are not LatentAttentionSizes.
 
     Example:
         >>> from attnlib import PUBLISHED
