@@ -20,9 +20,9 @@ key of width c + r, whose first c coordinates are the value as well.
 
 What holds for attention holds here: everything is computed in at least fp32 and rounded once, a
 target with nothing to read gets zeros, and what stands at a source that may not be read, NaN and
-±∞ included, has no influence on outputs. (It has one on the gradients of the two matrices, which
-multiply it by a gradient of 0.) The two forms agree for finite numbers; where a target reads a NaN
-or ±∞ neither says anything, and they may say it differently.
+±∞ included, has no influence on outputs. (In the expanded form it has one on the gradients of the
+two matrices, where it is multiplied by a gradient of 0.) The two forms agree for finite numbers;
+where a target reads a NaN or ±∞ neither says anything, and they may say it differently.
 """
 
 from typing import Literal
@@ -81,9 +81,9 @@ def latent_attention_expanded(
     Raises:
         TypeError: If the tensors are not floating point of one dtype, `may_attend` is not boolean
             or `scale` not a number.
-        ValueError: If b, h, s or c differ between the inputs, d is not n + r or is 0, a mask does
-            not broadcast to (b, h, t, s), the tensors are on different devices or the scale is not
-            finite.
+        ValueError: If b, h, s or c differ between the inputs, h is 0, d is not n + r or is 0, a
+            mask does not broadcast to (b, h, t, s), the tensors are on different devices or the
+            scale is not finite.
 
     Example:
         >>> q, latent = torch.zeros(1, 2, 1, 4), torch.tensor([[[1.0], [2.0], [6.0]]])
@@ -126,7 +126,8 @@ def latent_attention_absorbed(
         q: As in `latent_attention_expanded`.
         latent: As in `latent_attention_expanded`.
         rotary_key: As in `latent_attention_expanded`. Where it stands beside the latents in one
-            memory, as a `LatentCache` gives the two, neither is copied.
+            memory, as a `LatentCache` gives the two, neither is copied, unless it is to be computed
+            with in another dtype.
         up_keys: As in `latent_attention_expanded`.
         up_values: As in `latent_attention_expanded`.
         may_attend: As in `latent_attention_expanded`.
@@ -278,11 +279,11 @@ def _side_by_side(latent: Tensor, rotary_key: Tensor) -> Tensor:
     """
     c, r = latent.shape[-1], rotary_key.shape[-1]
     if (
-        latent.untyped_storage().data_ptr() == rotary_key.untyped_storage().data_ptr()
+        not derivatives_wanted(latent, rotary_key)  # first: torch.func shows no storage
+        and latent.untyped_storage().data_ptr() == rotary_key.untyped_storage().data_ptr()
         and latent.stride() == rotary_key.stride()
         and latent.stride(-1) == 1
         and rotary_key.storage_offset() == latent.storage_offset() + c
-        and not derivatives_wanted(latent, rotary_key)
     ):
         return latent.as_strided((*latent.shape[:-1], c + r), latent.stride())
     return torch.cat([latent, rotary_key], dim=-1)
@@ -322,6 +323,8 @@ def _require_inputs(
                     f"{where} and {name} must have the same {letter}, got {letter}={first} in "
                     f"{where} and {letter}={size} in {name}"
                 )
+    if sizes["h"][0] == 0:
+        raise ValueError("there must be at least 1 head, got h=0")
     d, n, r = (sizes[letter][0] for letter in "dnr")
     if d != n + r:
         raise ValueError(

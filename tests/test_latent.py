@@ -3,7 +3,6 @@
 The layer is in test_latent_layer.py, that of transformers in test_latent_of_transformers.py.
 """
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -210,11 +209,31 @@ def test_what_may_not_be_read_has_no_influence(attend, odd):
     assert q.grad.isfinite().all() and (q.grad != 0).any()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_what_may_not_be_read_reaches_the_gradients_of_the_matrices_in_the_expanded_form(form):
+    given, mask = tensors(), torch.arange(S) != 4
+    given[1][:, 4], given[2][:, 4] = torch.nan, torch.inf
+    for x in given:
+        x.requires_grad_()
+    FORMS[form](*given, may_attend=mask).sum().backward()
+    finite = [bool(x.grad.isfinite().all()) for x in given]
+    assert finite == [True, True, True, *[form == "absorbed"] * 2]
+
+
 @BOTH
 def test_gradients_are_those_of_the_formula(attend):
     given = [x.requires_grad_() for x in tensors(b=1, t=2, s=3, n=2, r=2, e=2, c=3)]
     mask = torch.tensor([[True, False, True], [True, True, False]])
     assert torch.autograd.gradcheck(lambda *x: attend(*x, may_attend=mask), given)
+
+
+@BOTH
+def test_torch_func_finds_the_gradients_of_autograd(attend):
+    given = tensors()
+    found = torch.func.grad(lambda *x: attend(*x).sum(), argnums=tuple(range(5)))(*given)
+    wanted = torch.autograd.grad(attend(*(x.requires_grad_() for x in given)).sum(), given)
+    for x, y in zip(found, wanted, strict=True):
+        assert_equal(x, y)
 
 
 def bound(given: tuple[torch.Tensor, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -348,4 +367,3 @@ def test_a_prompt_is_expanded_and_a_new_token_absorbed():
     assert {cheaper_form(1, s, **widths) for s in (2, 7, 4096)} == {"absorbed"}
     # c(n + e)/(2c − n − e) = 131072/768, of a text that is long beside the chunk
     assert [cheaper_form(t, 10**7, **widths) for t in (170, 171)] == ["absorbed", "expanded"]
-    assert np.isclose(512 * 256 / (1024 - 256), 170.67, atol=0.01)

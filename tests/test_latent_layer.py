@@ -23,6 +23,7 @@ from attnlib import (
     LatentSelfAttention,
     ModelSizes,
     Sampler,
+    attention_weights,
     causal_mask,
     cost,
     definitions,
@@ -143,6 +144,25 @@ def test_weights_are_those_with_which_the_values_are_averaged():
     _, values = expanded_keys_and_values(*kept, *LAYER.ups(torch.float64))
     out = torch.einsum("bhts,bhse->bthe", weights, values).flatten(2)
     assert_equal(LAYER(X, may_attend=CAUSAL), LAYER.output(out))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_in_low_precision_are_rounded_once_and_their_keys_may_be_larger_than_fp16_knows(
+    dtype,
+):
+    layer = copy.deepcopy(LAYER)
+    layer.key_up.weight.mul_(3e4)
+    layer.query_up.weight.div_(3e4)
+    layer, x = layer.to(dtype), X.to(dtype)
+    kept, ups = layer.latents(x), layer.ups(torch.float64)
+    keys, _ = expanded_keys_and_values(*(part.double() for part in kept), *ups)
+    assert keys.abs().max() > torch.finfo(torch.float16).max
+    exact = attention_weights(layer.queries(x).double(), keys, scale=layer.score_scale)
+    weights = layer.weights(x)
+    assert weights.dtype == dtype
+    # half a step, and a hundred roundings of scores of size 1 in fp32
+    most = torch.finfo(dtype).eps / 2 + 100 * 2.0**-24
+    assert ((weights.double() - exact).abs() <= most * exact + 2.0**-25).all()
 
 
 def test_its_parameters_are_those_that_the_sizes_count():
@@ -313,6 +333,15 @@ def test_positions_go_on_where_the_cache_ends():
     assert LAYERS["plain"].turns(positions) is None
 
 
+def test_what_was_taken_back_leaves_no_gap_behind():
+    cache = LatentCache()
+    LAYER(X[:, :4], positions=torch.tensor([0, 1, 2, 50]), cache=cache)
+    cache.truncate(3)
+    assert cache.last_position == 2
+    out = LAYER(X[:, 3:4], positions=torch.tensor([3]), cache=cache)
+    assert_equal(out, LAYER(X[:, :4], may_attend=causal_mask(4))[:, 3:])
+
+
 def test_autocast_keeps_the_cache_in_half_precision():
     layer, x, cache = copy.deepcopy(LAYER).float(), X.float(), LatentCache()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -381,6 +410,20 @@ def test_whatever_is_done_the_cache_is_a_list_of_tokens(data, storage):
         a_token = 8 * (C + R) if storage is None else C + R + 2 * 8
         assert cache.nbytes == len(rows) * len(rows[0]) * a_token
         assert cache.n_tokens == len(rows[0])
+
+
+def test_a_first_chunk_that_was_interrupted_leaves_nothing_of_its_kind(monkeypatch):
+    cache = LatentCache()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(torch.Tensor, "copy_", interrupt)
+        cache.append(random(B, 5, C), random(B, 5, R))
+    given = random(B, 3, C).float(), random(B, 3, R).float()
+    for x, y in zip(cache.append(*given), given, strict=True):
+        assert x.dtype == y.dtype and torch.equal(x, y)
 
 
 def test_a_token_is_written_where_it_stays_and_nothing_else_moves():

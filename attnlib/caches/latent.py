@@ -32,7 +32,7 @@ class LatentCache(GrowingCache):
 
     After n tokens it holds (c + r)n numbers a row: there is no axis of heads, and values need none
     of their own. The two stand side by side in one memory, so that the absorbed form reads both as
-    one key, without a copy.
+    one key, as they stand.
 
     In int8 each of the two has a scale of its own, and each stands by itself.
 

@@ -155,7 +155,7 @@ class LayerCache:
         self._forget()
 
     def truncate(self, n_tokens: int) -> None:
-        """Take back the last tokens, so that so many are left.
+        """Take back the last tokens, so that so many are left; where none is, this is `reset`.
 
         Args:
             n_tokens: From 0 to `n_tokens`.
@@ -167,8 +167,9 @@ class LayerCache:
         n_tokens = self.check_truncate(n_tokens)
         if n_tokens == 0:
             self.reset()
-        # exact where the last tokens are no padding, and too low elsewhere, which refuses less
-        self.last_position = max(-1, self.last_position - (self._n_tokens - n_tokens))
+        # exact where positions are places; padding or a gap makes it too low, which refuses less
+        last = self.last_position - (self._n_tokens - n_tokens)
+        self.last_position = max(-1, min(last, n_tokens - 1))
         self._n_tokens = n_tokens
 
     def reorder(self, rows: Sequence[int] | Int[Tensor, "*rows"]) -> None:
@@ -211,6 +212,8 @@ class LayerCache:
         n_new = given[0].shape[-2]
         self.check_room(n_new)
         raw = [part for x in given for part in self._packed(x)]
+        if self._kinds is None:
+            self._forget()  # an interrupt may have left buffers for numbers of another kind
         read = self._put(raw, n_new)
         self._kinds = kinds
         self._n_tokens += n_new

@@ -62,7 +62,7 @@ class MixtureOfExperts(nn.Module):
     of them `FeedForward`; $\lambda$ is the `gate_factor`.
 
     The gates $p_i$ are not divided by their sum, as in DeepSeek-V2. With one routed expert p is 1,
-    and the mixture is a sum of ordinary networks.
+    and the mixture is a sum of ordinary networks, one of them times λ.
 
     Scores are formed in at least fp32, under autocast too. The choice has no derivative; the gates
     have theirs, through all scores. The router begins with independent entries from N(0, 1/m).
@@ -234,8 +234,8 @@ def expert_load(chosen: Int[Tensor, "..."], n_routed: int) -> Float[Tensor, "...
         n_routed: x.
 
     Raises:
-        TypeError: If the numbers are not int64.
-        ValueError: If there are none, or one is outside its range.
+        TypeError: If the numbers are not int64, or x is not whole.
+        ValueError: If there are none, one is outside its range, or x is below 1.
 
     Example:
         >>> expert_load(torch.tensor([[0, 1], [0, 2]]), 4)

@@ -72,8 +72,13 @@ def check_stream(cache: LayerCache, positions: Tensor | None) -> None:
 
     Args:
         cache: What the layer keeps of the tokens before.
-        positions: Of the chunk; None go on by themselves.
+        positions: Of the chunk; None are the places.
     """
+    if positions is None and cache.last_position >= cache.n_tokens:
+        raise ValueError(
+            "positions of a chunk must go on from those before it, got None, which are the places "
+            f"from {cache.n_tokens} on, after position {cache.last_position}"
+        )
     if positions is None or not positions.numel():
         return
     first = int(positions[..., 0].max())

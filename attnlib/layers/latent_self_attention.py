@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlib import require
-from attnlib.attention import attention_weights, check_mask_and_bias
+from attnlib.attention import attention_weights, check_mask_and_bias, without_autocast
 from attnlib.caches import LatentCache
 from attnlib.latent import (
     LatentForm,
@@ -54,6 +54,7 @@ from attnlib.layers.norms import RMSNorm
 from attnlib.layers.rotary import check_rotary, frequencies_of
 from attnlib.positions import Pairing, Turns, turn_by, turns_at
 from attnlib.sizes import LatentAttentionSizes, RotarySizes
+from attnlib.softmax import computing_dtype
 
 __all__ = ["LatentSelfAttention"]
 
@@ -254,8 +255,15 @@ class LatentSelfAttention(nn.Module):
         self._require_call(x_btm, may_attend, positions)
         turns = self._turns(positions, x_btm)
         q_bhtd, kept = self._queries(x_btm, turns), self._latents(x_btm, turns)
-        k_bhsd, _ = expanded_keys_and_values(*kept, *self.ups(q_bhtd.dtype))
-        return attention_weights(q_bhtd, k_bhsd, may_attend=may_attend, scale=self.score_scale)
+        dtype = computing_dtype(q_bhtd.dtype)  # of the keys too, as in `forward`
+        with without_autocast(q_bhtd.device):
+            k_bhsd, _ = expanded_keys_and_values(
+                *(x.to(dtype) for x in (*kept, *self.ups(q_bhtd.dtype)))
+            )
+        weights = attention_weights(
+            q_bhtd.to(dtype), k_bhsd, may_attend=may_attend, scale=self.score_scale
+        )
+        return weights.to(q_bhtd.dtype)
 
     def forward(
         self,
@@ -362,10 +370,12 @@ class LatentSelfAttention(nn.Module):
             check_form(form)
         (b, t, _), s = x_btm.shape, x_btm.shape[1]
         if cache is not None:
-            s = self._require_cache(cache, x_btm, positions)
+            s = self._require_cache(cache, x_btm, positions, turns)
         check_mask_and_bias(may_attend, None, (b, self.sizes.n_query_heads, t, s), "x_btm", x_btm)
 
-    def _require_cache(self, cache: LatentCache, x: Tensor, positions: Tensor | None) -> int:
+    def _require_cache(
+        self, cache: LatentCache, x: Tensor, positions: Tensor | None, turns: Turns | None
+    ) -> int:
         """Refuse a cache that is not this layer's, or whose text x does not continue; give s."""
         if not isinstance(cache, LatentCache):
             raise TypeError(
@@ -377,5 +387,6 @@ class LatentSelfAttention(nn.Module):
             raise ValueError(
                 f"cache must hold what this layer keeps for x, {wanted}, got {cache.letters}"
             )
-        check_stream(cache, positions)
+        if turns is None:
+            check_stream(cache, positions)
         return cache.n_sources(x.shape[1])

@@ -416,7 +416,8 @@ class MultiHeadAttention(nn.Module):
                     "with rotary positions and a CrossCache positions must be given, got None"
                 )
             return cache.n_tokens
-        check_stream(cache, positions)
+        if turns is None:
+            check_stream(cache, positions)
         return cache.n_sources(t)
 
     def _require_read(

@@ -9,6 +9,7 @@ from fault import fault
 LATENT = "attnlib/latent.py"
 LAYER = "attnlib/layers/latent_self_attention.py"
 CACHE = "attnlib/caches/latent.py"
+CACHES = "attnlib/caches/layer.py"
 INPUTS = "attnlib/layers/inputs.py"
 BLOCK = "attnlib/layers/block.py"
 STEP = "attnlib/fast_decoding.py"
@@ -177,7 +178,26 @@ FAULTS = (
         T_LATENT,
         ("with without_autocast(q.device):\n        k_", "if True:\n        k_"),
     ),
+    latent(
+        "weights are shown of keys that were rounded",
+        LAYER,
+        T_LAYER,
+        ("dtype = computing_dtype(q_bhtd.dtype)", "dtype = q_bhtd.dtype"),
+        bug="B15",
+    ),
     # --- what is kept -------------------------------------------------------------------------
+    latent(
+        "a gap that was taken back stays",
+        CACHES,
+        T_LAYER,
+        ("max(-1, min(last, n_tokens - 1))", "max(-1, last)"),
+    ),
+    latent(
+        "an interrupted first chunk leaves its buffers",
+        CACHES,
+        T_LAYER,
+        ("self._forget()  # an interrupt", "pass  # an interrupt"),
+    ),
     latent(
         "the keys of all heads are kept beside the latent",
         LAYER,
@@ -233,7 +253,7 @@ FAULTS = (
         "gradients get lost between neighbours",
         LATENT,
         T_LATENT,
-        ("        and not derivatives_wanted(latent, rotary_key)\n", ""),
+        ("not derivatives_wanted(latent, rotary_key)  #", "True  #"),
     ),
     latent(
         "what is kept is copied for every new token",
@@ -305,6 +325,22 @@ FAULTS = (
         INPUTS,
         T_REFUSALS,
         ("    elif positions.numel():\n", "    else:\n"),
+    ),
+    latent(
+        "places go on from positions that are ahead of them",
+        INPUTS,
+        T_REFUSALS,
+        ("if positions is None and cache.last_position >= cache.n_tokens:", "if False:"),
+        bug="B38",
+    ),
+    latent(
+        "turns do not say where they stand",
+        LAYER,
+        T_REFUSALS,
+        (
+            "        if turns is None:\n            check_stream",
+            "        if True:\n            check_stream",
+        ),
     ),
     latent(
         "a window beside a latent is forgotten",

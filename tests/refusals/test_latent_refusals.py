@@ -115,6 +115,11 @@ def test_these_tests_run_without_the_shape_hook_and_would_notice_work(attend):
         ),
         (ValueError, "q and up_values must have the same h", {"up_values": UP_VALUES[:1]}),
         (ValueError, "latent and up_values must have the same c", {"up_values": UP_KEYS.mT}),
+        (
+            ValueError,
+            "there must be at least 1 head, got h=0",
+            {"q": Q[:, :0], "up_keys": UP_KEYS[:0], "up_values": UP_VALUES[:0]},
+        ),
         (ValueError, "so d must be n + r, got d=10, n=7 and r=4", {"q": Q[..., 1:]}),
         (ValueError, "so d must be n + r, got d=11, n=7 and r=3", {"rotary_key": KEY[..., 1:]}),
         (
@@ -368,6 +373,20 @@ def test_a_chunk_goes_on_where_the_text_before_it_ends():
     assert state(cache) == before
     layer(X[:, :0], positions=torch.arange(0), cache=cache)  # a chunk of no token is one
     assert state(cache) == before
+
+
+@pytest.mark.parametrize("latent", [True, False], ids=["latent", "heads"])
+def test_places_do_not_go_on_from_positions_that_are_ahead_of_them(latent):
+    heads = AttentionSizes(n_query_heads=H, n_kv_heads=H, head_dim=R, value_dim=E)
+    layer = made(**ROTARY) if latent else MultiHeadAttention(M, heads, **ROTARY)
+    layer, cache = layer.requires_grad_(False), LatentCache() if latent else KVCache()
+    layer(X, positions=torch.arange(T) + 90, cache=cache)
+    message = "got None, which are the places from 5 on, after position 94"
+    with refuses(ValueError, f"must go on from those before it, {message}"):
+        layer(X, cache=cache)
+    assert (cache.n_tokens, cache.last_position) == (T, 94)
+    # turns say themselves where they stand
+    layer(X, turns=layer.turns(torch.arange(T) + 95), cache=cache)
 
 
 def test_a_mask_that_forgets_what_is_kept_is_refused_and_nothing_is_appended():
