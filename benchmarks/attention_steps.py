@@ -15,9 +15,10 @@ repeated for every query head. They are short, so that ten of them are timed tog
 part of that is shown; what one has read is then at hand for the next, for all three alike.
 
 Printed are medians for every context, and for the context of the budgets, over the ratios of each
-turn, the median and the middle half. With --check the command fails when a budget is missed, or
-when two that must agree do not. With --save the times are written to a folder, a file for each
-number of threads.
+turn, the median and the middle half. With --latents 512 256 all is done once more with a latent of
+half the width, to which no budget applies. With --check the command fails when a budget is missed,
+or when two that must agree do not. With --save the times are written to a folder, a file for each
+number of threads and each latent.
 """
 
 import argparse
@@ -48,19 +49,25 @@ from attnlib import (
 from attnlib.caches import LayerCache
 from attnlib.latent import expanded_keys_and_values
 from attnlib.sizes import RotarySizes
-from attnlib.timing import Measurement, Timing, measure_sizes, ratio, save_timings
+from attnlib.timing import (
+    Measurement,
+    Timing,
+    measure_sizes,
+    memory_bandwidth,
+    peak_flops,
+    ratio,
+    save_timings,
+)
 
 WIDTH, BASE, EPSILON = 2048, 10_000.0, 1e-6
-LATENT = LatentAttentionSizes(
-    n_query_heads=16, query_latent=512, kv_latent=512, nope_dim=128, rope_dim=64, value_dim=128
-)
+N_HEADS, HEAD_WIDTH, ROPE_WIDTH, QUERY_LATENT = 16, 128, 64, 512
 SHARED = {
     "MHA": 16,
     "GQA": 4,
     "MQA": 1,
 }
 CONTEXTS = (512, 1024, 2048, 4096, 8192)
-BUDGET_CONTEXT = 2048
+BUDGET_CONTEXT, BUDGET_LATENT = 2048, 512
 ABSORBED, THEIRS = "MLA absorbed", "transformers' DeepseekV2Attention"
 KERNEL, ENABLED, REPEATED = "GQA alone", "torch's enable_gqa", "repeated heads"
 # Times of the first over those of the second, at least.
@@ -74,33 +81,43 @@ Calls = dict[str, Callable[[], Tensor]]
 def heads(n_kv_heads: int) -> AttentionSizes:
     """As wide as a head of the latent without its rotary part."""
     return AttentionSizes(
-        n_query_heads=LATENT.n_query_heads,
-        n_kv_heads=n_kv_heads,
-        head_dim=LATENT.nope_dim,
-        value_dim=LATENT.value_dim,
+        n_query_heads=N_HEADS, n_kv_heads=n_kv_heads, head_dim=HEAD_WIDTH, value_dim=HEAD_WIDTH
+    )
+
+
+def latent(width: int) -> LatentAttentionSizes:
+    return LatentAttentionSizes(
+        n_query_heads=N_HEADS,
+        query_latent=QUERY_LATENT,
+        kv_latent=width,
+        nope_dim=HEAD_WIDTH,
+        rope_dim=ROPE_WIDTH,
+        value_dim=HEAD_WIDTH,
     )
 
 
 class Layers:
     """The layers, made once, and what they do with a cache of some tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: LatentAttentionSizes) -> None:
         torch.manual_seed(0)
+        self.sizes = sizes
         turned = {"rotary": RotarySizes(base=BASE), "pairing": "interleaved"}
         self.shared = {
             name: MultiHeadAttention(WIDTH, heads(g), **turned) for name, g in SHARED.items()
         }
-        self.latent = LatentSelfAttention(WIDTH, LATENT, norm_epsilon=EPSILON, **turned)
+        self.latent = LatentSelfAttention(WIDTH, sizes, norm_epsilon=EPSILON, **turned)
         self.theirs, self.rotary = in_transformers(self.latent)
         self.x_11m = torch.randn(1, 1, WIDTH)
 
     def calls(self, n_tokens: int) -> Calls:
         """One step each, whose new token is the last of so many."""
         before = n_tokens - 1
-        latents, rotary_keys = torch.randn(1, before, 512), torch.randn(1, before, 64)
+        latents = torch.randn(1, before, self.sizes.kv_latent)
+        rotary_keys = torch.randn(1, before, ROPE_WIDTH)
         calls: Calls = {}
         for name, layer in self.shared.items():
-            g, d = SHARED[name], LATENT.nope_dim
+            g, d = SHARED[name], HEAD_WIDTH
             cache = KVCache(capacity=n_tokens)
             cache.append(torch.randn(1, g, before, d), torch.randn(1, g, before, d))
             calls[name] = self.taken_back(cache, partial(layer, self.x_11m, cache=cache))
@@ -148,14 +165,15 @@ def in_transformers(
     layer: LatentSelfAttention,
 ) -> tuple[DeepseekV2Attention, DeepseekV2RotaryEmbedding]:
     """The same weights in transformers' layer, with torch's own kernel of attention."""
+    sizes = layer.sizes
     config = DeepseekV2Config(
         hidden_size=WIDTH,
-        num_attention_heads=LATENT.n_query_heads,
-        q_lora_rank=LATENT.query_latent,
-        kv_lora_rank=LATENT.kv_latent,
-        qk_nope_head_dim=LATENT.nope_dim,
-        qk_rope_head_dim=LATENT.rope_dim,
-        v_head_dim=LATENT.value_dim,
+        num_attention_heads=sizes.n_query_heads,
+        q_lora_rank=sizes.query_latent,
+        kv_lora_rank=sizes.kv_latent,
+        qk_nope_head_dim=sizes.nope_dim,
+        qk_rope_head_dim=sizes.rope_dim,
+        v_head_dim=sizes.value_dim,
         rope_parameters={"rope_type": "default", "rope_theta": BASE},
         attn_implementation="sdpa",
     )
@@ -177,9 +195,9 @@ def in_transformers(
 
 def kernels(n_tokens: int) -> Calls:
     """One target of 16 query heads that read 4 key/value heads, in three ways."""
-    g, d = SHARED["GQA"], LATENT.nope_dim
-    p = LATENT.n_query_heads // g
-    q = torch.randn(1, LATENT.n_query_heads, 1, d)
+    g, d = SHARED["GQA"], HEAD_WIDTH
+    p = N_HEADS // g
+    q = torch.randn(1, N_HEADS, 1, d)
     k, v = torch.randn(1, g, n_tokens, d), torch.randn(1, g, n_tokens, d)
 
     def ours(k: Tensor, v: Tensor) -> Tensor:
@@ -221,10 +239,12 @@ def measured(layers: Layers, contexts: tuple[int, ...], n_repeats: int) -> Measu
             "dtype": "float32",
             "rows": 1,
             "width": WIDTH,
-            **LATENT.letters,
+            **layers.sizes.letters,
             **{f"g of {name}": g for name, g in SHARED.items()},
             "n_repeats": n_repeats,
             "kernels_a_run": KERNELS_A_RUN,
+            "bytes_a_second": round(memory_bandwidth(device="cpu")),
+            "flops_a_second": round(peak_flops(device="cpu")),
         },
         "n_warm_up": 2,
         "n_repeats": n_repeats,
@@ -256,41 +276,53 @@ def show(found: Measurement) -> None:
         print(f"{name:34}" + "".join(medians))
 
 
+def below_budget(found: Measurement, n_threads: int) -> list[str]:
+    """Print the ratios of the budgets and give a sentence for each that is missed."""
+    at, missed = found.sizes.index(BUDGET_CONTEXT), []
+    print(f"of {BUDGET_CONTEXT:,} tokens:")
+    for (over, under), least in BUDGETS.items():
+        times = ratio(found.timings[over][at], found.timings[under][at])
+        print(f"  {over}: {times} of the time of {under}  ≥ {least:g}")
+        if times.median < least:
+            missed.append(
+                f"{over} over {under} at {n_threads} threads: {times.median:.2f} < {least:g}"
+            )
+    return missed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--check", action="store_true", help="fail when a budget is missed")
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1], help="of torch")
+    parser.add_argument("--latents", type=int, nargs="+", default=[512], help="widths c")
     parser.add_argument("--contexts", type=int, nargs="+", default=CONTEXTS, help="tokens read")
     parser.add_argument("--runs", type=int, default=5, help="of each, taking turns")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="write the times there")
     options = parser.parse_args()
     contexts, missed = tuple(sorted(options.contexts)), []
     with torch.inference_mode():
-        layers = Layers()
-        wrong = disagreements(layers.calls(contexts[0]) | kernels(contexts[0]))
-        for line in wrong:
-            print(line)
+        all_layers = [Layers(latent(width)) for width in options.latents]
+        wrong = [
+            line
+            for layers in all_layers
+            for line in disagreements(layers.calls(contexts[0]) | kernels(contexts[0]))
+        ]
+        print("\n".join(wrong))
         for n_threads in options.threads:
             torch.set_num_threads(n_threads)
-            found = measured(layers, contexts, options.runs)
-            print(f"\n{found.machine}")
-            show(found)
-            if BUDGET_CONTEXT in contexts:
-                at = contexts.index(BUDGET_CONTEXT)
-                print(f"of {BUDGET_CONTEXT:,} tokens:")
-                for (over, under), least in BUDGETS.items():
-                    times = ratio(found.timings[over][at], found.timings[under][at])
-                    print(f"  {over}: {times} of the time of {under}  ≥ {least:g}", flush=True)
-                    if times.median < least:
-                        missed.append(
-                            f"{over} over {under} at {n_threads} threads: {times.median:.2f} < "
-                            f"{least:g}"
-                        )
-            if options.save is not None:
-                options.save.mkdir(parents=True, exist_ok=True)
-                path = options.save / f"attention-steps-cpu-{n_threads}.json"
-                save_timings(path, found)
-                print(f"wrote {path}")
+            for layers in all_layers:
+                width = layers.sizes.kv_latent
+                found = measured(layers, contexts, options.runs)
+                print(f"latent of {width}; {found.machine}")
+                show(found)
+                if BUDGET_CONTEXT in contexts and width == BUDGET_LATENT:
+                    missed += below_budget(found, n_threads)
+                if options.save is not None:
+                    options.save.mkdir(parents=True, exist_ok=True)
+                    path = options.save / f"attention-steps-cpu-{n_threads}-{width}.json"
+                    save_timings(path, found)
+                    print(f"wrote {path}")
+                print(flush=True)
     if missed:
         print("\n  ".join(["\nbelow budget:", *missed]))
     return 1 if wrong or (options.check and missed) else 0

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 __all__ = [
+    "attention_step_timings",
     "declaration",
     "declaration_languages",
     "generation_timings",
@@ -18,6 +19,7 @@ __all__ = [
     "plays",
     "pretrained_attention",
     "pretrained_embeddings",
+    "quality_study",
     "shakespeare",
     "training_record",
     "vocabulary",
@@ -135,6 +137,33 @@ def generation_timings() -> dict[str, Path]:
     folder = Path(str(_HERE.joinpath("timings")))
     paths = sorted(folder.glob("generation-*.json"))
     return {path.stem.removeprefix("generation-"): path for path in paths}
+
+
+def attention_step_timings() -> dict[tuple[int, int], Path]:
+    """Where the stored times of one step of attention lie, by threads and by the latent's width.
+
+    For `load_timings` to read. Layers of one width with many, few and one key/value heads and with
+    a latent, beside another library; `benchmarks/attention_steps.py` timed them.
+
+    >>> attention_step_timings()[2, 512].name
+    'attention-steps-cpu-2-512.json'
+    """
+    paths = Path(str(_HERE.joinpath("timings"))).glob("attention-steps-cpu-*.json")
+    return {tuple(map(int, path.stem.split("-")[-2:])): path for path in sorted(paths)}
+
+
+def quality_study() -> dict:
+    """What a small language model gains or loses by another attention: one entry for each run.
+
+    `book/train_quality_study.py` trained it with six kinds of attention and three seeds each.
+    "held_out" and the "validation" of a curve are in bits per byte.
+
+    >>> study = quality_study()
+    >>> len(study["runs"]), study["runs"][0]["attention"]
+    (18, 'MHA')
+    """
+    record = _HERE.joinpath("studies", "quality.json").read_text(encoding="utf-8")
+    return json.loads(record)
 
 
 def pretrained_embeddings(name: str = "minilm"):
