@@ -4,13 +4,19 @@ A browser waits more than it works, and a test uses one processor: parts use wha
 The tests of one file, and those of one page of the built book, stay together, for they share what
 is slow to set up. No part is given its tests beforehand: whichever has done takes the next ones.
 The first part prints as it goes; what another prints is shown in the end.
+
+A browser may cease to answer, about once in two thousand tests, and its test then waits for ever. A
+part that stands still in one is ended, and another begins what it had taken anew, which is said. No
+failure is forgotten with it: all are noted as they happen.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
@@ -20,6 +26,9 @@ from urllib.parse import quote
 
 import pytest
 
+POLL_S = 0.2
+LONGEST_S = 300  # of one test with a browser; on a busy machine they take up to fifty seconds
+MOST_AGAIN = 2  # parts that are begun anew; with more, something is wrong
 NO_TESTS = 5  # pytest's exit code where it finds none: so for every part, or for no part
 # Few tests that take long: they come first, lest one part ends with them while others are idle.
 SLOW = ("test_colab.py", "test_jupyterlab.py", "test_data_rebuild.py")
@@ -75,26 +84,77 @@ class Taking:
         own = (items for name, items in in_turn(session.items).items() if self.takes(name))
         # What an item leaves for the next one depends on the next one.
         for item, after in pairwise(chain(chain.from_iterable(own), [None])):
+            self.note_now(item)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
             if session.shouldstop:
                 raise session.Interrupted(session.shouldstop)
+        now_of(self.taken, os.getpid()).unlink(missing_ok=True)
         return True
+
+    def note_now(self, item: pytest.Item) -> None:
+        """Say what is tested now, for whoever watches the parts."""
+        has_browser = not BROWSERS.isdisjoint(getattr(item, "fixturenames", ()))
+        now = {"taken": shared_by(item), "test": item.nodeid, "has_browser": has_browser}
+        written = now_of(self.taken, f"{os.getpid()}-new")
+        written.write_text(json.dumps(now | {"since": time.time()}), "utf-8")
+        written.replace(now_of(self.taken, os.getpid()))  # whole or not there
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            with (self.taken / FAILED).open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
+
+
+FAILED = ".failed"
+BROWSERS = {"browser", "opened", "page"}
+
+
+def now_of(taken: Path | str, part: int | str) -> Path:
+    return Path(taken, f".now-{part}")
+
+
+def stands_still(taken: str, part: subprocess.Popen) -> dict | None:
+    """The test with a browser in which a part has been for too long, if it is in one."""
+    try:
+        now = json.loads(now_of(taken, part.pid).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return now if now["has_browser"] and time.time() - now["since"] > LONGEST_S else None
 
 
 def main(n_parts: int, arguments: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         taken = stack.enter_context(TemporaryDirectory(prefix="parts-"))
+
+        def begin(output: IO | None) -> subprocess.Popen:
+            return stack.enter_context(part_of_the_run(taken, n_parts, arguments, output))
+
         outputs = [None, *(stack.enter_context(TemporaryFile()) for _ in range(n_parts - 1))]
-        parts = [
-            stack.enter_context(part_of_the_run(taken, n_parts, arguments, output))
-            for output in outputs
-        ]
-        codes = [part.wait() for part in parts]
+        parts, codes, n_again = [begin(output) for output in outputs], [], 0
+        while parts:
+            time.sleep(POLL_S)
+            for part in list(parts):
+                if part.poll() is not None:
+                    codes.append(part.returncode)
+                elif (now := stands_still(taken, part)) and n_again < MOST_AGAIN:
+                    n_again += 1
+                    print(f"--- stood still for {LONGEST_S} s, and is begun anew: {now['test']}")
+                    os.killpg(part.pid, signal.SIGKILL)
+                    (Path(taken) / quote(now["taken"], safe="")).unlink()
+                    outputs.append(stack.enter_context(TemporaryFile()))
+                    parts.append(begin(outputs[-1]))
+                else:
+                    continue
+                parts.remove(part)
         for i, output in enumerate(outputs[1:], 2):
             output.seek(0)
-            print(f"--- part {i} of {n_parts}", output.read().decode(), sep="\n", flush=True)
+            print(f"--- part {i} of {len(outputs)}", output.read().decode(), sep="\n", flush=True)
+        failed = Path(taken, FAILED)
+        if failed.exists():  # in a part that was ended, maybe, which gave no code
+            print("--- failed", failed.read_text("utf-8"), sep="\n", flush=True)
+            codes.append(1)
     wrong = [code for code in codes if code not in (0, NO_TESTS)]
     return wrong[0] if wrong else min(codes)
 
@@ -108,7 +168,9 @@ def part_of_the_run(
     # parts that share the processors: threads of torch that wait for one another would spin
     n_threads = max(1, (os.cpu_count() or 1) // n_parts)
     environment = {"OMP_NUM_THREADS": str(n_threads)} | os.environ | {"TESTS_TAKEN": taken}
-    started = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
+    started = subprocess.Popen(
+        command, env=environment, stdout=output, stderr=output, start_new_session=True
+    )
     try:
         yield started
     finally:

@@ -3,7 +3,7 @@
 import gzip
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -115,10 +115,21 @@ def keep_account(page: Page, built: Path) -> Account:
             address = message.location["url"]
             account.complaints.append(f"{message.type}: {message.text} ({address})")
 
-    page.on("request", note)
-    page.on("requestfailed", lambda request: account.failed.append(request.url))
-    page.on("console", hear)
-    page.on("pageerror", lambda error: account.complaints.append(f"exception: {error}"))
+    def safely(listen: Callable) -> Callable:
+        """An exception in a listener would end the loop that reads answers: all waits for ever."""
+
+        def listener(event) -> None:
+            try:
+                listen(event)
+            except Exception as error:
+                account.complaints.append(f"a listener failed: {error!r}")
+
+        return listener
+
+    page.on("request", safely(note))
+    page.on("requestfailed", safely(lambda request: account.failed.append(request.url)))
+    page.on("console", safely(hear))
+    page.on("pageerror", safely(lambda error: account.complaints.append(f"exception: {error}")))
     return account
 
 

@@ -126,6 +126,46 @@ def test_a_failure_in_any_part_fails_the_run(tmp_path, monkeypatch, capfd, faili
     assert capfd.readouterr().out.count("1 failed") == len(failing) % 4
 
 
+STANDING = """
+import os, pathlib, time, pytest
+here = pathlib.Path(__file__).parent
+
+@pytest.fixture
+def browser():
+    pass
+
+def test_before():
+    assert not FAILS_BEFORE
+
+def test_it(browser):
+    seen = here / "seen"
+    if not seen.exists():
+        seen.touch()
+        time.sleep(60)
+
+def test_after():
+    with (here / "after").open("a") as file:
+        file.write("1")
+"""
+
+
+@pytest.mark.parametrize("fails_before", [False, True])
+def test_a_part_that_stands_still_is_begun_anew_and_no_failure_is_forgotten(
+    tmp_path, monkeypatch, capfd, fails_before
+):
+    for name in ("parts.py", "conftest.py"):
+        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
+    text = STANDING.replace("FAILS_BEFORE", f"({fails_before} and not (here / 'seen').exists())")
+    (tmp_path / "test_a.py").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parts, "LONGEST_S", 1)
+    assert parts.main(1, [*QUIET, str(tmp_path)]) == int(fails_before)
+    assert (tmp_path / "after").read_text() == "1"
+    said = capfd.readouterr().out
+    assert "begun anew: test_a.py::test_it" in said
+    assert ("test_a.py::test_before" in said.partition("--- failed")[2]) == fails_before
+
+
 def test_a_file_that_cannot_be_read_fails_the_run(tmp_path, monkeypatch):
     for name in ("parts.py", "conftest.py"):
         shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
