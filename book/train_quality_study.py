@@ -18,13 +18,15 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
 
+import train_shakespeare
 from attnlib.data import shakespeare
 from attnlib.files import written_whole
 from attnlib.models import LanguageModel
@@ -40,15 +42,7 @@ TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/studies/quality.
 SEEDS = (0, 1, 2)
 N_PROCESSES = 2
 BATCH, DROPOUT = 16, 0.05
-PLAN = {
-    "n_steps": 400,
-    "peak_rate": 3e-3,
-    "n_warm_up": 40,
-    "floor": 0.02,
-    "weight_decay": 1.0,
-    "betas": (0.9, 0.95),
-    "clip": 1.0,
-}
+PLAN = train_shakespeare.PLAN | {"n_steps": 400, "n_warm_up": 40}
 EVALUATED = (100, 200, PLAN["n_steps"])
 N_CHECKED = 20
 
@@ -83,7 +77,7 @@ ATTENTION = {
 BASE = replace(
     TRAINED["shakespeare"],
     name="Quality study",
-    source="this book, chapters/models-compared.md",
+    source="this book, chapters/latent-attention.md",
     n_layers=3,
     width=N_HEADS * HEAD_WIDTH,
     context=128,
@@ -104,19 +98,25 @@ def cache_bytes_a_token(model: LanguageModel) -> int:
     """What a cache holds for one token more, all layers together, in this model's float32."""
     held = []
     for n_tokens in (1, 2):
-        cache = model.new_cache(capacity=n_tokens)
+        kept = model.new_cache(capacity=n_tokens)
         with torch.no_grad():
-            model(torch.zeros(1, n_tokens, dtype=torch.int64), cache=cache)
-        held.append(cache.nbytes)
+            model(torch.zeros(1, n_tokens, dtype=torch.int64), cache=kept)
+        held.append(kept.nbytes)
     return held[1] - held[0]
 
 
-def trained(name: str, seed: int, say: Callable[[str], None], n_checked: int | None = None) -> dict:
-    """Train one model and tell all about it; with `n_checked`, only so many losses."""
-    torch.set_num_threads(1)
+@cache
+def texts() -> tuple[BytePairTokenizer, torch.Tensor, str]:
+    """The tokenizer, the tokens to train on, and the validation text: once for a process."""
     tokenizer = load_pretrained("shakespeare").tokenizer
     fit, validation = parts()
-    ids = torch.tensor(tokenizer.encode(fit))
+    return tokenizer, torch.tensor(tokenizer.encode(fit)), validation
+
+
+def trained(name: str, seed: int, n_checked: int | None = None) -> dict:
+    """Train one model and tell all about it; with `n_checked`, only so many losses."""
+    torch.set_num_threads(1)
+    tokenizer, ids, validation = texts()
     sizes = sizes_with(ATTENTION[name])
     model = LanguageModel(sizes, pairing="half", dropout=DROPOUT)
     model.reset_parameters(generator=torch.Generator().manual_seed(seed))
@@ -162,15 +162,10 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def one(job: tuple[str, int, int | None]) -> dict:
-    name, seed, n_checked = job
-    return trained(name, seed, say, n_checked)
-
-
-def all_of(jobs: list[tuple[str, int, int | None]]) -> list[dict]:
-    """The jobs in processes of their own, two at a time, in the order they were given."""
+def all_of(calls: list[tuple]) -> list[dict]:
+    """These calls of `trained` in processes of their own, two at a time; results in order."""
     with multiprocessing.get_context("spawn").Pool(N_PROCESSES) as pool:
-        return list(pool.imap(one, jobs))
+        return pool.starmap(trained, calls, chunksize=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -198,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
         say("\n".join(wrong) or f"the first {N_CHECKED} losses of {len(found)} models as on record")
         return 1 if wrong else 0
 
-    runs = all_of([(name, seed, None) for seed in SEEDS for name in ATTENTION])
+    runs = all_of([(name, seed) for seed in SEEDS for name in ATTENTION])
     record = {
         "plan": PLAN | {"betas": list(PLAN["betas"])},
         "batch_size": BATCH,
