@@ -5,9 +5,9 @@ The tests of one file, and those of one page of the built book, stay together, f
 is slow to set up. No part is given its tests beforehand: whichever has done takes the next ones.
 The first part prints as it goes; what another prints is shown in the end.
 
-A browser may cease to answer, about once in two thousand tests, and its test then waits for ever. A
-part that stands still in one is ended, and another begins what it had taken anew, which is said. No
-failure is forgotten with it: all are noted as they happen.
+A test with a browser may wait for an answer that never comes. A part that stands still in one is
+ended, and another begins what it had taken anew, which is said; when that has happened too often,
+the run fails. No failure is forgotten with a part: all are noted as they happen.
 """
 
 import contextlib
@@ -138,13 +138,18 @@ def main(n_parts: int, arguments: Sequence[str]) -> int:
             for part in list(parts):
                 if part.poll() is not None:
                     codes.append(part.returncode)
-                elif (now := stands_still(taken, part)) and n_again < MOST_AGAIN:
-                    n_again += 1
-                    print(f"--- stood still for {LONGEST_S} s, and is begun anew: {now['test']}")
+                elif now := stands_still(taken, part):
                     os.killpg(part.pid, signal.SIGKILL)
-                    (Path(taken) / quote(now["taken"], safe="")).unlink()
-                    outputs.append(stack.enter_context(TemporaryFile()))
-                    parts.append(begin(outputs[-1]))
+                    n_again += 1
+                    what = "is begun anew" if n_again <= MOST_AGAIN else "fails"
+                    stood = f"--- stood still for {LONGEST_S} s, and {what}: {now['test']}"
+                    print(stood, flush=True)
+                    if n_again <= MOST_AGAIN:
+                        (Path(taken) / quote(now["taken"], safe="")).unlink()
+                        outputs.append(stack.enter_context(TemporaryFile()))
+                        parts.append(begin(outputs[-1]))
+                    else:
+                        codes.append(1)
                 else:
                     continue
                 parts.remove(part)

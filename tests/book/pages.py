@@ -116,7 +116,7 @@ def keep_account(page: Page, built: Path) -> Account:
             account.complaints.append(f"{message.type}: {message.text} ({address})")
 
     def safely(listen: Callable) -> Callable:
-        """An exception in a listener would end the loop that reads answers: all waits for ever."""
+        """An exception of a listener is a complaint, and must not disturb who reads the answers."""
 
         def listener(event) -> None:
             try:

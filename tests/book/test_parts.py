@@ -58,6 +58,15 @@ def test_what_one_part_has_taken_no_other_takes(tmp_path):
     assert other.takes("/b/test_a.py") and other.takes("chapters/index-http")
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty folder to run tests in, with the plugin that shares them out."""
+    for name in ("parts.py", "conftest.py"):
+        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 NOTED = """
 import os, pathlib, time, pytest
 
@@ -77,16 +86,13 @@ def test_it(i, kept):
 """
 
 
-def test_every_test_runs_once_and_a_part_does_all_of_a_file(tmp_path, monkeypatch, capfd):
+def test_every_test_runs_once_and_a_part_does_all_of_a_file(folder, capfd):
     """What is set up once for all is taken down after the last test, not after each file."""
-    for name in ("parts.py", "conftest.py"):
-        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
     names = [f"test_{letter}" for letter in "abcdef"]
     for name in names:
-        (tmp_path / f"{name}.py").write_text(NOTED, "utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert parts.main(2, [*QUIET, str(tmp_path)]) == 0
-    logs = [path.read_text().splitlines() for path in tmp_path.glob("*.txt")]
+        (folder / f"{name}.py").write_text(NOTED, "utf-8")
+    assert parts.main(2, [*QUIET, str(folder)]) == 0
+    logs = [path.read_text().splitlines() for path in folder.glob("*.txt")]
     assert len(logs) == 2
     done = [line.split() for log in logs for line in log if not line.endswith("the end")]
     assert Counter(map(tuple, done)) == Counter((n, str(i)) for n in names for i in range(3))
@@ -151,28 +157,31 @@ def test_after():
 
 @pytest.mark.parametrize("fails_before", [False, True])
 def test_a_part_that_stands_still_is_begun_anew_and_no_failure_is_forgotten(
-    tmp_path, monkeypatch, capfd, fails_before
+    folder, monkeypatch, capfd, fails_before
 ):
-    for name in ("parts.py", "conftest.py"):
-        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
     text = STANDING.replace("FAILS_BEFORE", f"({fails_before} and not (here / 'seen').exists())")
-    (tmp_path / "test_a.py").write_text(text, "utf-8")
-    monkeypatch.chdir(tmp_path)
+    (folder / "test_a.py").write_text(text, "utf-8")
     monkeypatch.setattr(parts, "LONGEST_S", 1)
-    assert parts.main(1, [*QUIET, str(tmp_path)]) == int(fails_before)
-    assert (tmp_path / "after").read_text() == "1"
+    assert parts.main(1, [*QUIET, str(folder)]) == int(fails_before)
+    assert (folder / "after").read_text() == "1"
     said = capfd.readouterr().out
     assert "begun anew: test_a.py::test_it" in said
     assert ("test_a.py::test_before" in said.partition("--- failed")[2]) == fails_before
 
 
-def test_a_file_that_cannot_be_read_fails_the_run(tmp_path, monkeypatch):
-    for name in ("parts.py", "conftest.py"):
-        shutil.copy(Path(parts.__file__).with_name(name), tmp_path)
-    (tmp_path / "test_made_up.py").write_text("import no_such_module\n", "utf-8")
-    (tmp_path / "test_sound.py").write_text("def test_it():\n    pass\n", "utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert parts.main(2, [*QUIET, str(tmp_path)]) not in (0, parts.NO_TESTS)
+def test_a_run_fails_in_which_parts_stand_still_too_often(folder, monkeypatch, capfd):
+    text = STANDING.replace("FAILS_BEFORE", "False").replace("seen.touch()", "pass")
+    (folder / "test_a.py").write_text(text, "utf-8")
+    monkeypatch.setattr(parts, "LONGEST_S", 1)
+    monkeypatch.setattr(parts, "MOST_AGAIN", 0)
+    assert parts.main(1, [*QUIET, str(folder)]) == 1
+    assert "and fails: test_a.py::test_it" in capfd.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_fails_the_run(folder):
+    (folder / "test_made_up.py").write_text("import no_such_module\n", "utf-8")
+    (folder / "test_sound.py").write_text("def test_it():\n    pass\n", "utf-8")
+    assert parts.main(2, [*QUIET, str(folder)]) not in (0, parts.NO_TESTS)
 
 
 def test_parts_end_with_the_run(tmp_path):
