@@ -42,6 +42,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
+from torch.linalg import vector_norm
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.softmax import computing_dtype, softmax_and_log_sum_exp
@@ -293,17 +294,17 @@ def suits_fused_kernel(*tensors: Tensor, may_attend: Tensor | None, bias: Tensor
     derivatives, and computes in the dtype that it is given.
 
     Args:
-        tensors: Queries, keys and values.
+        tensors: Queries, keys and values, of one dtype and device.
         may_attend: As in `grouped_query_attention`.
         bias: As in `grouped_query_attention`.
     """
+    one = tensors[0]
     return (
         may_attend is None
         and bias is None
-        and all(
-            x.device.type == "cpu" and x.numel() and x.dtype == computing_dtype(x.dtype)
-            for x in tensors
-        )
+        and one.device.type == "cpu"
+        and one.dtype == computing_dtype(one.dtype)
+        and all(x.numel() for x in tensors)
         and not derivatives_wanted(*tensors)
     )
 
@@ -325,9 +326,9 @@ def _output(
         q_bgpd = scaled.reshape(b, g, h // g * t, d)
         with without_autocast(q.device):
             out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)
-        largest = out_bgpd.abs().amax(-1)
-        # NaN fails both comparisons; a target whose scores are all NaN gets zeros from the kernel
-        if ((largest > 0) & (largest < inf)).all():
+        least, most = vector_norm(out_bgpd, inf, dim=-1).aminmax()
+        # NaN fails the comparison; a target whose scores are all NaN gets zeros from the kernel
+        if least.item() > 0 and most.item() < inf:
             return out_bgpd.reshape(b, h, t, e)
     return _attend(q, k, v, may_attend, bias, scale)[0]
 
@@ -525,7 +526,7 @@ def _over_kv_heads(x: Tensor | None, g: int) -> Tensor | None:
 
 def without_autocast(device: torch.device):
     """Keep the dtype of scores: autocast would form them in half precision."""
-    if device.type in ("cpu", "cuda"):
+    if device.type in ("cpu", "cuda") and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 

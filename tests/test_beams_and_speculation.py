@@ -139,8 +139,10 @@ def test_models_get_their_mode_back_and_drop_nothing():
     model = LanguageModel(MODEL.sizes, pairing="half", dropout=0.5).double()
     model.load_state_dict(MODEL.state_dict())
     model.train()
+    state = torch.get_rng_state()
     done = speculative_generate(model, STRANGER, [3, 1], 6)
     assert [done.tokens] == generate(MODEL, [[3, 1]], 6) and model.training
+    assert torch.equal(torch.get_rng_state(), state)  # dropout would have drawn numbers
 
 
 def test_a_window_that_holds_the_whole_text_takes_back_what_it_must():

@@ -363,8 +363,9 @@ def test_dropout_is_off_and_every_part_gets_its_mode_back():
     model = LanguageModel(LEARNED, dropout=0.6)
     model.load_state_dict(MODEL.state_dict())
     model.double().train().decoder.blocks[1].eval()
-    modes = [module.training for module in model.modules()]
+    modes, state = [module.training for module in model.modules()], torch.get_rng_state()
     assert generate(model, ROWS, 5) == generate(MODEL, ROWS, 5)
+    assert torch.equal(torch.get_rng_state(), state)  # dropout would have drawn numbers
     assert [module.training for module in model.modules()] == modes
     assert model.training and not model.decoder.blocks[1].training
 
@@ -373,8 +374,10 @@ def test_dropout_is_off_in_the_encoder_too():
     model = EncoderDecoder(BOTH, dropout=0.6)
     model.load_state_dict(TRANSLATOR.state_dict())
     sources, rows = [[3, 1, 4], [5]], [[1], [2, 2]]
+    state = torch.get_rng_state()
     new = generate(model.double().train(), rows, 5, source=sources)
     assert new == generate(TRANSLATOR, rows, 5, source=sources)
+    assert torch.equal(torch.get_rng_state(), state)  # dropout would have drawn numbers
     assert model.training
 
 

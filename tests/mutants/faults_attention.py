@@ -509,14 +509,14 @@ FAULTS = (
         "what torch's kernel makes of NaN is believed",
         ATTENTION,
         T_ATTENTION,
-        ("if ((largest > 0) & (largest < inf)).all():", "if largest is not None:"),
+        ("if least.item() > 0 and most.item() < inf:", "if least is not None:"),
         bug="B04",
     ),
     fault(
         "the zeros that torch's kernel makes of NaN are believed",
         ATTENTION,
         T_ATTENTION,
-        ("if ((largest > 0) & (largest < inf)).all():", "if (largest < inf).all():"),
+        ("if least.item() > 0 and most.item() < inf:", "if most.item() < inf:"),
         bug="B04",
     ),
     fault(
@@ -529,7 +529,7 @@ FAULTS = (
         "torch's kernel is asked in half precision",
         ATTENTION,
         T_ATTENTION,
-        (" and x.dtype == computing_dtype(x.dtype)\n", "\n"),
+        ("        and one.dtype == computing_dtype(one.dtype)\n", ""),
         bug="B15",
     ),
     fault(
