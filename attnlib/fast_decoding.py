@@ -11,12 +11,10 @@ some hundred things a layer. `DecodeStep` asks for forty and computes the same n
 
 - **One piece of memory.** The matrices stand one after the other in the order in which they are
   read, so that no two reads are far apart.
-- **A layout for one vector.** For many tokens a matrix is multiplied in tiles; for one it is only
-  read. Which layout is read at the speed of the memory depends on the machine and on the number of
-  threads: rows, as `torch.nn.Linear` keeps them, or a transposed copy cut into parts for the
-  threads to share. A step measures both when it is made and keeps the faster.
-- **Fewer calls.** Query, key and value are one product, and so are `gate` and `widen`; what a
-  sub-layer adds is added within its last product.
+- **A layout for one vector.** A step measures those of `attnlib.vector_products` when it is made,
+  and keeps the faster.
+- **Fewer calls.** Query, key and value are one product, as all that comes down to a latent is, and
+  so are `gate` and `widen`; what a sub-layer adds is added within its last product.
 - **A rotation is a matrix.** All heads turn alike, so that the rows of the identity are turned once
   a step, and each layer multiplies by the result.
 - **A root mean square is a standard deviation**: that of (x, −x), which has the mean 0. torch has
@@ -34,30 +32,31 @@ some hundred things a layer. `DecodeStep` asks for forty and computes the same n
     True
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from math import gcd
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlib.attention import grouped_query_attention
-from attnlib.caches import LayerCache, ModelCache
-from attnlib.layers import ACTIVATIONS, Block, RMSNorm
+from attnlib.caches import LatentCache, LayerCache, ModelCache
+from attnlib.latent import side_by_side
+from attnlib.layers import (
+    ACTIVATIONS,
+    Block,
+    LatentSelfAttention,
+    MultiHeadAttention,
+    RMSNorm,
+)
 from attnlib.models import LanguageModel
 from attnlib.models.inputs import check_tokens
 from attnlib.positions import turn_by
-from attnlib.sizes import AttentionSizes
+from attnlib.sizes import LatentAttentionSizes
 from attnlib.softmax import computing_dtype
-from attnlib.timing import compare
+from attnlib.vector_products import LAYOUTS, N_PARTS, Matrices, faster_layout
 
-__all__ = ["LAYOUTS", "DecodeStep"]
-
-LAYOUTS = ("rows", "parts")
-_N_PARTS = 16  # more than threads, so that each reads short runs; divides most widths
+__all__ = ["DecodeStep", "attention_step", "rotation_at"]
 
 
 class DecodeStep:
@@ -73,8 +72,8 @@ class DecodeStep:
         nbytes: The bytes of the matrices that are held a second time.
 
     Args:
-        model: A language model of any kind but one with experts, or with a latent, whose own step
-            absorbs matrices.
+        model: A language model of any kind but one with experts. Where it has a latent, the step
+            attends in the absorbed form.
         layout: As above. None means the faster, measured now with as many threads as torch uses
             now; "rows" on another device than the CPU. The result does not depend on it, but for
             rounding; the speed does.
@@ -94,12 +93,6 @@ class DecodeStep:
     def __init__(self, model: LanguageModel, *, layout: str | None = None) -> None:
         if not isinstance(model, LanguageModel):
             raise TypeError(f"model must be a LanguageModel, got {type(model).__name__}")
-        if not isinstance(model.sizes.attention, AttentionSizes):
-            raise ValueError(
-                "model must have AttentionSizes, got "
-                f"{type(model.sizes.attention).__name__} in {model.sizes.name}; with a latent it "
-                "decodes by itself, with its own cache, and absorbs matrices"
-            )
         if model.sizes.n_expert_layers:
             raise ValueError(
                 "model must have one feed-forward network a layer, since a step holds the matrices "
@@ -120,9 +113,9 @@ class DecodeStep:
             self._words = words.detach()
             output = words if model.output is None else model.output.weight
             # rows of zeros, so that it can be cut; their logits are left away
-            output = F.pad(output, (0, 0, 0, -len(output) % _N_PARTS))
-            self.layout = _faster_layout(output) if layout is None else layout
-            held = _Matrices([*_matrices(decoder.blocks), output], self.layout)
+            output = F.pad(output, (0, 0, 0, -len(output) % N_PARTS))
+            self.layout = faster_layout(output) if layout is None else layout
+            held = Matrices([*_matrices(decoder.blocks), output], self.layout)
             self._layers = [_layer(block, held) for block in decoder.blocks]
             self._head = held.product([output], [None])
             self._norm_of_embedding = _norm(decoder.embedding_norm)
@@ -189,7 +182,7 @@ class DecodeStep:
         decoder = self.model.decoder
         for window, block, kept in zip(decoder.windows, decoder.blocks, cache.layers, strict=True):
             if window not in calls:
-                calls[window] = _rotation(block, positions), _mask(is_token, kept)
+                calls[window] = rotation_at(block.attention, positions), _mask(is_token, kept)
         return [calls[window] for window in decoder.windows]
 
 
@@ -200,72 +193,6 @@ def _version(weight: Tensor) -> int:
 
 def _matrices(blocks: nn.ModuleList) -> list[Tensor]:
     return [part.weight for part in blocks.modules() if isinstance(part, nn.Linear)]
-
-
-class _Matrices:
-    """Matrices for products with one vector a row, one after the other in one piece of memory.
-
-    Args:
-        weights: All that will stand in it, for the room they take.
-        layout: One of `LAYOUTS`.
-    """
-
-    def __init__(self, weights: Sequence[Tensor], layout: str) -> None:
-        self._free = weights[0].new_empty(sum(weight.numel() for weight in weights))
-        self.nbytes = self._free.nbytes
-        self._multiply = _by_rows if layout == "rows" else _by_parts
-
-    def product(
-        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
-    ) -> Callable[..., Tensor]:
-        """Take in these matrices, one under the other, and give what multiplies by them."""
-        weight = torch.cat(weights).detach()
-        bias = None if biases[0] is None else torch.cat(biases).detach()
-        place, self._free = self._free.tensor_split([weight.numel()])
-        return self._multiply(place, weight, bias)
-
-
-def _by_rows(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
-    rows = place.view(weight.shape).copy_(weight)
-
-    def multiply(x: Tensor, added_to: Tensor | None = None) -> Tensor:
-        y = F.linear(x, rows, bias)
-        return y if added_to is None else y + added_to
-
-    return multiply
-
-
-def _by_parts(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:
-    parts = rearrange(weight, "(part j) i -> part i j", part=gcd(len(weight), _N_PARTS))
-    parts = place.view(parts.shape).copy_(parts)
-    n_parts, n_in, n_out = parts.shape
-
-    def multiply(x: Tensor, added_to: Tensor | None = None) -> Tensor:
-        if x.shape[0] == 1 and bias is None:  # the parts stand in order: fewer calls
-            x = x.expand(n_parts, 1, n_in)
-            if added_to is None:
-                return torch.bmm(x, parts).view(1, 1, -1)
-            return torch.baddbmm(added_to.view(n_parts, 1, n_out), x, parts).view(1, 1, -1)
-        b = x.shape[0]
-        y = torch.bmm(x.transpose(0, 1).expand(n_parts, b, n_in), parts)
-        y = y.transpose(0, 1).reshape(b, 1, -1)
-        y = y if bias is None else y + bias
-        return y if added_to is None else y + added_to
-
-    return multiply
-
-
-def _faster_layout(weight: Tensor) -> str:
-    """Time the product of one vector with a large matrix in each layout."""
-    if weight.device.type != "cpu":
-        return "rows"
-    vector = weight.new_ones(1, 1, weight.shape[1])
-    calls = {
-        layout: partial(_Matrices([weight], layout).product([weight], [None]), vector)
-        for layout in LAYOUTS
-    }
-    timings = compare(calls, device="cpu")
-    return min(timings, key=lambda layout: timings[layout].median_seconds)
 
 
 def _norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor] | None:
@@ -282,56 +209,23 @@ def _norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor] | None:
     return lambda x: torch.layer_norm(x * signs, weight.shape, weight, None, eps).narrow(-2, 0, 1)
 
 
-def _layer(block: Block, matrices: _Matrices) -> Callable[..., Tensor]:
+def _layer(block: Block, matrices: Matrices) -> Callable[..., Tensor]:
     """Give what a block does to one token a row.
 
     Functions that hold what they need: looking it up anew for every token takes as long as the
     small products do.
     """
-    attention, network, sizes = block.attention, block.feed_forward, block.attention.sizes
-    h, g, d, e = sizes.n_query_heads, sizes.n_kv_heads, sizes.head_dim, sizes.value_dim
-    n_qk, n_v, inner = (h + g) * d, g * e, network.inner_width
+    attention, network, placement = block.attention, block.feed_forward, block.placement
     gated, bent = network.gate is not None, ACTIVATIONS[network.activation]
-    scale, placement = attention.score_scale, block.placement
-    dtype = attention.query.weight.dtype
-    is_exact = dtype == computing_dtype(dtype)  # not of 16 bits
+    inner = network.inner_width
 
-    def product(*linears: nn.Linear) -> Callable[..., Tensor]:
-        return matrices.product(*zip(*((x.weight, x.bias) for x in linears), strict=True))
-
-    inputs = product(attention.query, attention.key, attention.value)
-    output = product(attention.output)
-    widen = product(network.gate, network.widen) if gated else product(network.widen)
-    narrow = product(network.narrow)
+    attended = attention_step(attention, matrices)
+    widen = _product(matrices, *([network.gate, network.widen] if gated else [network.widen]))
+    narrow = _product(matrices, network.narrow)
     norm, out_norm = map(_norm, (block.attention_norm, block.attention_out_norm))
     network_norm, network_out_norm = map(
         _norm, (block.feed_forward_norm, block.feed_forward_out_norm)
     )
-    query_norm, key_norm = map(_norm, (attention.query_norm, attention.key_norm))
-
-    def attended(
-        x: Tensor, kept: LayerCache, rotation: Tensor | None, may_attend: Tensor | None
-    ) -> Tensor:
-        b, qkv = x.shape[0], inputs(x)
-        qk = qkv.narrow(-1, 0, n_qk)
-        if query_norm is not None:
-            heads = qk.view(b, h + g, 1, d)
-            qk = torch.cat([query_norm(heads[:, :h]), key_norm(heads[:, h:])], dim=1)
-        if rotation is not None:
-            if is_exact and rotation.ndim == 2:
-                qk = torch.mm(qk.reshape(-1, d), rotation)
-            else:
-                qk = (qk.reshape(b, h + g, d).to(rotation.dtype) @ rotation).to(dtype)
-        qk = qk.view(b, h + g, 1, d)
-        q, v = qk.narrow(1, 0, h), qkv.narrow(-1, n_qk, n_v).view(b, g, 1, e)
-        k_bgsd, v_bgse = kept.append(qk.narrow(1, h, g), v)
-        if may_attend is None and is_exact:
-            # the p query heads of a key/value head stand where its targets would
-            q_bgpd = q.view(b, g, h // g, d)
-            out = F.scaled_dot_product_attention(q_bgpd, k_bgsd, v_bgse, scale=scale)
-        else:
-            out = grouped_query_attention(q, k_bgsd, v_bgse, may_attend=may_attend, scale=scale)
-        return out.reshape(b, 1, h * e)
 
     def worked(x: Tensor) -> Tensor:
         y = widen(x)
@@ -339,31 +233,169 @@ def _layer(block: Block, matrices: _Matrices) -> Callable[..., Tensor]:
             return bent(y)
         return bent(y.narrow(-1, 0, inner)) * y.narrow(-1, inner, inner)
 
-    def before(
-        x: Tensor, kept: LayerCache, rotation: Tensor | None, may_attend: Tensor | None
-    ) -> Tensor:
-        x = output(attended(norm(x), kept, rotation, may_attend), x)
+    def before(x: Tensor, *call: object) -> Tensor:
+        x = attended(norm(x), *call, x)
         return narrow(worked(network_norm(x)), x)
 
     def after(x: Tensor, *call: object) -> Tensor:
-        x = norm(output(attended(x, *call), x))
+        x = norm(attended(x, *call, x))
         return network_norm(narrow(worked(x), x))
 
     def around(x: Tensor, *call: object) -> Tensor:
-        x = x + out_norm(output(attended(norm(x), *call)))
+        x = x + out_norm(attended(norm(x), *call))
         return x + network_out_norm(narrow(worked(network_norm(x))))
 
     return {"pre": before, "post": after, "peri": around}[placement]
 
 
-def _rotation(block: Block, positions: Tensor) -> Tensor | None:
-    """Give the matrix that turns the heads of a row; one for each row where these differ."""
-    turns, pairing = block.attention.turns(positions), block.attention.pairing
+def attention_step(
+    attention: MultiHeadAttention | LatentSelfAttention, matrices: Matrices
+) -> Callable[..., Tensor]:
+    """Give what an attention layer does to one token a row; with a latent, in the absorbed form.
+
+    What the function is given is not looked at again: a `DecodeStep` has done that.
+
+    Args:
+        attention: The layer.
+        matrices: With room for the layer's, which are taken in.
+
+    Returns:
+        A function of x (b, 1, m), the layer's cache, what `rotation_at` gives, a mask or None, and
+        what is to be added to the result or nothing; it appends to the cache.
+
+    Example:
+        >>> from attnlib import AttentionSizes, KVCache
+        >>> sizes = AttentionSizes(n_query_heads=4, n_kv_heads=2, head_dim=3, value_dim=5)
+        >>> layer = MultiHeadAttention(8, sizes)
+        >>> held = Matrices([linear.weight for linear in layer.children()], "rows")
+        >>> step, x_b1m = attention_step(layer, held), torch.ones(1, 1, 8)
+        >>> torch.allclose(step(x_b1m, KVCache(), None, None), layer(x_b1m))
+        True
+    """
+    heads = _latent_heads if isinstance(attention, LatentSelfAttention) else _heads
+    read, output = heads(attention, matrices), _product(matrices, attention.output)
+
+    def attended(
+        x: Tensor,
+        kept: LayerCache,
+        rotation: Tensor | None,
+        may_attend: Tensor | None,
+        added_to: Tensor | None = None,
+    ) -> Tensor:
+        return output(read(x, kept, rotation, may_attend), added_to)
+
+    return attended
+
+
+def _product(matrices: Matrices, *linears: nn.Linear) -> Callable[..., Tensor]:
+    return matrices.product(*zip(*((x.weight, x.bias) for x in linears), strict=True))
+
+
+def _heads(attention: MultiHeadAttention, matrices: Matrices) -> Callable[..., Tensor]:
+    """Give what the heads read for one token a row, side by side."""
+    sizes, scale = attention.sizes, attention.score_scale
+    h, g, d, e = sizes.n_query_heads, sizes.n_kv_heads, sizes.head_dim, sizes.value_dim
+    n_qk, n_v = (h + g) * d, g * e
+    inputs = _product(matrices, attention.query, attention.key, attention.value)
+    query_norm, key_norm = map(_norm, (attention.query_norm, attention.key_norm))
+
+    def attended(
+        x: Tensor, kept: LayerCache, rotation: Tensor | None, may_attend: Tensor | None
+    ) -> Tensor:
+        b, qkv = x.shape[0], inputs(x)
+        qk = qkv.narrow(-1, 0, n_qk).view(b, h + g, d)
+        if query_norm is not None:
+            qk = qk.unsqueeze(2)
+            qk = torch.cat([query_norm(qk[:, :h]), key_norm(qk[:, h:])], dim=1).squeeze(2)
+        if rotation is not None:
+            qk = _turned(qk, rotation)
+        q, k, v = qk.narrow(1, 0, h), qk.narrow(1, h, g), qkv.narrow(-1, n_qk, n_v)
+        k_bgsd, v_bgse = kept.append(k.unsqueeze(2), v.view(b, g, 1, e))
+        return _read(q, k_bgsd, v_bgse, may_attend, scale).view(b, 1, h * e)
+
+    return attended
+
+
+def _latent_heads(attention: LatentSelfAttention, matrices: Matrices) -> Callable[..., Tensor]:
+    """Give what the heads read for one token a row, side by side, in the absorbed form."""
+    sizes, scale = attention.sizes, attention.score_scale
+    h, u, c = sizes.n_query_heads, sizes.query_latent, sizes.kv_latent
+    n, r, e = sizes.nope_dim, sizes.rope_dim, sizes.value_dim
+    inputs = _product(matrices, attention.query_down, attention.kv_down, attention.rotary_key)
+    queries = _product(matrices, attention.query_up)
+    up_keys_hnc, up_values_hec = attention.ups(attention.output.weight.dtype)
+    towards_keys = matrices.product_of_heads(up_keys_hnc)
+    towards_values = matrices.product_of_heads(up_values_hec.mT)
+    query_norm, kv_norm = map(_norm, (attention.query_norm, attention.kv_norm))
+
+    def attended(
+        x: Tensor, kept: LatentCache, rotation: Tensor | None, may_attend: Tensor | None
+    ) -> Tensor:
+        b, down = x.shape[0], inputs(x)
+        q = queries(query_norm(down.narrow(-1, 0, u))).view(b, h, n + r)
+        q_plain, q_turned = q.narrow(-1, 0, n), q.narrow(-1, n, r)
+        latent, key = kv_norm(down.narrow(-1, u, c)), down.narrow(-1, u + c, r)
+        if rotation is not None:
+            key, q_turned = _turned(key, rotation), _turned(q_turned, rotation)
+        k_bsw = side_by_side(*kept.append(latent, key))
+        q = torch.cat([towards_keys(q_plain), q_turned], dim=-1)
+        k_b1sw = k_bsw.unsqueeze(1)  # the values are its first c coordinates
+        mean_bhc = _read(q, k_b1sw, k_b1sw, may_attend, scale)[..., :c]
+        return towards_values(mean_bhc).reshape(b, 1, h * e)
+
+    return attended
+
+
+def _read(
+    q_bhd: Tensor, k_bgsd: Tensor, v_bgse: Tensor, may_attend: Tensor | None, scale: float
+) -> Tensor:
+    """Let one target of each head attend."""
+    b, h, d = q_bhd.shape
+    if may_attend is None and q_bhd.dtype == computing_dtype(q_bhd.dtype):  # not of 16 bits
+        g = k_bgsd.shape[1]
+        # the p query heads of a key/value head stand where its targets would
+        q_bgpd = q_bhd.view(b, g, h // g, d)
+        out = F.scaled_dot_product_attention(q_bgpd, k_bgsd, v_bgse, scale=scale)
+    else:
+        q_bh1d = q_bhd.unsqueeze(2)
+        out = grouped_query_attention(q_bh1d, k_bgsd, v_bgse, may_attend=may_attend, scale=scale)
+    return out.reshape(b, h, -1)
+
+
+def _turned(x_bhd: Tensor, rotation: Tensor) -> Tensor:
+    """Turn all heads of a row alike, in the dtype of the rotation, which is at least fp32."""
+    if rotation.ndim == 2 and rotation.dtype == x_bhd.dtype:
+        return torch.mm(x_bhd.reshape(-1, x_bhd.shape[-1]), rotation).view(x_bhd.shape)
+    return (x_bhd.to(rotation.dtype) @ rotation).to(x_bhd.dtype)
+
+
+def rotation_at(
+    attention: MultiHeadAttention | LatentSelfAttention, positions: Int[Tensor, "*b t"]
+) -> Float[Tensor, "*b d d"] | None:
+    """Give the matrix that turns the heads of a row; one for each row where these differ.
+
+    Args:
+        attention: The layer.
+        positions: Of the one token of each row, t = 1.
+
+    Returns:
+        In the dtype of the turns, at least fp32; None where there are no rotary positions. With a
+        latent it is as wide as what turns.
+
+    Example:
+        >>> from attnlib import AttentionSizes
+        >>> from attnlib.sizes import RotarySizes
+        >>> sizes = AttentionSizes(n_query_heads=1, n_kv_heads=1, head_dim=2, value_dim=2)
+        >>> layer = MultiHeadAttention(2, sizes, rotary=RotarySizes(base=1e4), pairing="half")
+        >>> rotation_at(layer, torch.tensor([1]))  # by one radian
+        tensor([[ 0.5403,  0.8415],
+                [-0.8415,  0.5403]])
+    """
+    turns, pairing, sizes = attention.turns(positions), attention.pairing, attention.sizes
     if turns is None:
         return None
-    identity = torch.eye(
-        block.attention.sizes.head_dim, dtype=turns.cos.dtype, device=turns.cos.device
-    )
+    width = sizes.rope_dim if isinstance(sizes, LatentAttentionSizes) else sizes.head_dim
+    identity = torch.eye(width, dtype=turns.cos.dtype, device=turns.cos.device)
     rows = identity[:, None].expand(*positions.shape[:-1], -1, -1, -1)
     return turn_by(rows, turns, pairing=pairing).squeeze(-2)
 

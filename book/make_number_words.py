@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attnlib.number_words import NumberWordsTokenizer
+from command_line import parser_of
 from fetching import DataError, from_pypi, refuse_other_hash
-from make_embeddings import parser_of, write_or_compare
+from make_embeddings import write_or_compare
 
 NUM2WORDS = "num2words==0.5.14"
 NUM2WORDS_SHA256 = "1c8e5b00142fc2966fd8d685001e36c4a9911e070d1b120e1beb721fa1edb33d"
@@ -136,7 +137,7 @@ def refuse_what_tokens_lose(lines: Iterable[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = parser_of(__doc__)
+    parser = parser_of(__doc__, DATA)
     parser.add_argument("--wheel", type=Path, metavar="FILE", help=f"a copy of {NUM2WORDS}'s wheel")
     parser.add_argument("--every", action="store_true", help="try the tokens of every number")
     options = parser.parse_args(arguments)

@@ -9,7 +9,6 @@ suits it. All models take about seven minutes on two cores. Nothing else should 
 spread of the runs is stored, but a machine that is busy throughout does not show in it.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from attnlib.explore.generation_runs import (
     timed_sizes,
 )
 from attnlib.timing import Measurement, load_timings, quick_dtype, ratio, save_timings, timed_device
+from command_line import parser_of, say
 
 FOLDER = Path(__file__).resolve().parent.parent / "attnlib/data/timings"
 GRID = [(n, h) for n in limits.GENERATION_LAYERS for h in limits.GENERATION_HEADS]
@@ -86,19 +86,12 @@ def _ratio_at_the_end(measurement: Measurement, model: tuple[int, int]) -> float
 
 
 def main(arguments: list[str] | None = None) -> int:
-    summary, _, usage = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=limits.GENERATION_DEVICES, help="[a GPU if any]")
     parser.add_argument(
         "--to", type=Path, default=FOLDER, metavar="FOLDER", help="of the file [%(default)s]"
     )
     options = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        print(line, flush=True)
 
     default = "cuda" if torch.cuda.is_available() else "cpu"
     device = timed_device(options.device or default)

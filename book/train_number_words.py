@@ -10,7 +10,6 @@ torch and kinds of processors still differ, so the bytes are those of one machin
 with the same seed comes within 1e-3 of its losses on machines of the same kind.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from attnlib.number_words import batches, exact_match, token_accuracy, translati
 from attnlib.pretrained import read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.training import train
+from command_line import parser_of, say
 from losses import loss_differences
 
 TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/number-words.safetensors"
@@ -104,16 +104,9 @@ def differences(found: dict, recorded: dict) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    summary, _, usage = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser = parser_of(__doc__)
     parser.add_argument("--to", type=Path, default=TARGET, metavar="FILE", help="[%(default)s]")
     options = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        print(line, flush=True)
 
     recorded = read_record(options.to)["training"] if options.check else None
     model, about = trained(say)

@@ -13,7 +13,6 @@ The settings are those of `train_shakespeare.py`, but for fewer steps and less d
 chosen by the held-out plays, and none for one kind of attention.
 """
 
-import argparse
 import json
 import multiprocessing
 import sys
@@ -34,6 +33,7 @@ from attnlib.pretrained import load_pretrained
 from attnlib.sizes import TRAINED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.training import train
+from command_line import parser_of, say
 from losses import loss_differences
 from train_shakespeare import StopTraining, measured, next_token_loss, parts, windows
 
@@ -158,10 +158,6 @@ def bits(model: LanguageModel, tokenizer: BytePairTokenizer, text: str) -> float
     return round(measured(model, tokenizer, text, stride=model.sizes.context), 5)
 
 
-def say(line: str) -> None:
-    print(line, flush=True)
-
-
 def all_of(calls: list[tuple]) -> list[dict]:
     """These calls of `trained` in processes of their own, two at a time; results in order."""
     with multiprocessing.get_context("spawn").Pool(N_PROCESSES) as pool:
@@ -169,11 +165,7 @@ def all_of(calls: list[tuple]) -> list[dict]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    summary, _, usage = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser = parser_of(__doc__)
     parser.add_argument("--to", type=Path, default=TARGET, metavar="FILE", help="[%(default)s]")
     options = parser.parse_args(arguments)
 

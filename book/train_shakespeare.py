@@ -21,7 +21,6 @@ of torch and kinds of processors still differ, so the bytes are those of one mac
 script with the same seed comes within 1e-3 of its losses on machines of the same kind.
 """
 
-import argparse
 import multiprocessing
 import resource
 import sys
@@ -41,6 +40,7 @@ from attnlib.pretrained import load_pretrained, read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.training import cross_entropy, shifted, train
+from command_line import parser_of, say
 from losses import loss_differences
 
 TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/shakespeare.safetensors"
@@ -225,20 +225,13 @@ def results(model: LanguageModel, tokenizer: BytePairTokenizer) -> dict:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    summary, _, usage = __doc__.partition("\n\n")
-    parser = argparse.ArgumentParser(
-        description=summary, epilog=usage, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
+    parser = parser_of(__doc__)
     parser.add_argument("--full", action="store_true", help="compare the losses of all steps")
     parser.add_argument("--measure", action="store_true", help="measure the stored weights anew")
     parser.add_argument("--leave-out", choices=sorted(plays("train")), metavar="PLAY")
     parser.add_argument("--to", type=Path, default=TARGET, metavar="FILE", help="[%(default)s]")
     options = parser.parse_args(arguments)
     torch.set_num_threads(N_THREADS)
-
-    def say(line: str) -> None:
-        print(line, flush=True)
 
     if options.leave_out is not None:
         model, tokenizer, _ = trained(say, left_out=options.leave_out)

@@ -16,19 +16,21 @@ from attnlib import (
     AttentionSizes,
     DecodeStep,
     LanguageModel,
+    LatentAttentionSizes,
     ModelSizes,
-    fast_decoding,
     generate,
     load_pretrained,
+    vector_products,
 )
 from attnlib.caches import KVCache
-from attnlib.fast_decoding import LAYOUTS
 from attnlib.sizes import RotarySizes
 from attnlib.timing import Timing
+from attnlib.vector_products import LAYOUTS
 
 # All different; two queries a key/value head and three of these, so that g is neither 1 nor h.
 B, T, H, G, D, E, M, INNER, V, CONTEXT = 2, 12, 6, 3, 4, 5, 8, 11, 13, 16
 N_LAYERS = 2
+U, C, N, R, E_LATENT = 7, 9, 5, 2, 3  # of a model with a latent
 HEADS = AttentionSizes(n_query_heads=H, n_kv_heads=G, head_dim=D, value_dim=E)
 SIZES = ModelSizes(
     name="a small model",
@@ -46,6 +48,9 @@ SIZES = ModelSizes(
     norm_epsilon=1e-3,
     context=CONTEXT,
     rotary=RotarySizes(base=100.0),
+)
+LATENT = LatentAttentionSizes(
+    n_query_heads=H, query_latent=U, kv_latent=C, nope_dim=N, rope_dim=R, value_dim=E_LATENT
 )
 WINDOW = {"window": 3, "window_pattern": (True, False)}
 GPT_2 = {
@@ -85,6 +90,8 @@ KINDS = {
     "no positions": {"rotary": None, "norm_of_embedding": True},
     "one key/value head": {"attention": replace(HEADS, n_kv_heads=1)},
     "no heads shared": {"attention": replace(HEADS, n_kv_heads=H)},
+    "latent": {"attention": LATENT},
+    "latent, no rotary positions": {"attention": LATENT, "rotary": None},
 }
 ATOL = 1e-11  # ten thousand roundings of numbers of size 10 in fp64
 
@@ -103,6 +110,7 @@ def made(pairing="half", seed=0, dropout=0.0, **changes):
 
 MODELS = {name: made(**changes) for name, changes in KINDS.items()}
 MODELS["neighbours"] = made("interleaved")
+MODELS["latent, neighbours"] = made("interleaved", attention=replace(LATENT, rope_dim=6))
 STEPS = {name: DecodeStep(model, layout="parts") for name, model in MODELS.items()}
 MODEL, STEP = MODELS["llama"], STEPS["llama"]
 TOKENS = torch.randint(V, (B, T), generator=torch.Generator().manual_seed(1))
@@ -163,7 +171,7 @@ def test_step_and_model_take_turns_in_rows_with_padding(sizes, n_paddings, name)
     assert_equal(torch.cat(logits, dim=1)[is_token], wanted[is_token])
 
 
-@pytest.mark.parametrize("name", ["gpt-2", "gemma", "post", "window"])
+@pytest.mark.parametrize("name", ["gpt-2", "gemma", "post", "window", "latent"])
 def test_rows_that_are_padded_on_the_left_count_their_own_tokens(name):
     model, cache = MODELS[name], MODELS[name].new_cache()
     is_token = torch.arange(T) >= torch.tensor([[6], [2]])
@@ -193,7 +201,7 @@ def test_after_reset_truncate_and_reorder_the_cache_is_the_models():
     assert_equal(in_steps(STEP, other, cache), MODEL(other))
 
 
-@pytest.mark.parametrize("name", ["llama", "window"])
+@pytest.mark.parametrize("name", ["llama", "window", "latent"])
 def test_what_is_kept_in_eight_bits_is_read_as_the_model_reads_it(name):
     model = MODELS[name]
     caches = [model.new_cache(storage="int8") for _ in range(2)]
@@ -222,7 +230,7 @@ def test_the_layout_that_was_measured_to_be_faster_is_taken(faster, monkeypatch)
         assert_equal(first, second)
         return {layout: Timing((1.0 if layout == faster else 2.0,)) for layout in calls}
 
-    monkeypatch.setattr(fast_decoding, "compare", measured)
+    monkeypatch.setattr(vector_products, "compare", measured)
     step = DecodeStep(MODEL)
     assert step.layout == faster
     assert_equal(in_steps(step, TOKENS, MODEL.new_cache()), MODEL(TOKENS))
@@ -263,11 +271,12 @@ class Read(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_matrices_are_read_one_after_the_other(layout):
-    step = DecodeStep(MODEL, layout=layout)
+@pytest.mark.parametrize(("name", "n_products"), [("llama", 4), ("latent", 7)])
+def test_the_matrices_are_read_one_after_the_other(name, n_products, layout):
+    step = DecodeStep(MODELS[name], layout=layout)
     with torch.inference_mode(), Read(step.nbytes) as read:
-        step(TOKENS[:1, :1], cache=MODEL.new_cache())
-    assert len(read.places) == 4 * N_LAYERS + 1
+        step(TOKENS[:1, :1], cache=MODELS[name].new_cache())
+    assert len(read.places) == n_products * N_LAYERS + 1
     end = 0
     for place, n_elements in read.places:
         assert place == end
@@ -298,6 +307,8 @@ def test_bytes_are_those_of_all_matrices():
         # with three rows of zeros v = 13 becomes 16; the embedding itself is not held again
         (V + 3) * M + N_LAYERS * (M * ((H + G) * D + G * E) + H * E * M + 3 * M * INNER)
     )
+    of_latents = M * (U + C + R) + H * (N + R) * U + H * (N + E_LATENT) * C + H * E_LATENT * M
+    assert STEPS["latent"].nbytes == 8 * ((V + 3) * M + N_LAYERS * (of_latents + 3 * M * INNER))
 
 
 def test_no_gradient_and_no_dropout():
@@ -319,18 +330,19 @@ class Count(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_a_layer_calls_torch_less_than_half_as_often_as_the_model_does():
+@pytest.mark.parametrize(("name", "share"), [("llama", 1 / 2), ("latent", 2 / 3)])
+def test_a_layer_calls_torch_less_often_than_the_model_does(name, share):
     calls = {}
     for n_layers in (1, 2):
-        model = made(n_layers=n_layers)
-        for name, read in (("model", model), ("step", DecodeStep(model, layout="parts"))):
+        model = made(**KINDS[name], n_layers=n_layers)
+        for reader, read in (("model", model), ("step", DecodeStep(model, layout="parts"))):
             cache = model.new_cache()
             model(TOKENS[:1, :4], cache=cache)
             with torch.inference_mode(), Count() as count:
                 read(TOKENS[:1, 4:5], cache=cache)
-            calls[name, n_layers] = count.calls
-    step, whole = (calls[name, 2] - calls[name, 1] for name in ("step", "model"))
-    assert 0 < step < whole / 2, (step, whole)
+            calls[reader, n_layers] = count.calls
+    step, whole = (calls[reader, 2] - calls[reader, 1] for reader in ("step", "model"))
+    assert 0 < step < share * whole, (step, whole)
 
 
 def test_after_an_interrupt_the_cache_is_as_it_was(monkeypatch):

@@ -30,6 +30,7 @@ ORDER = [
     ["layers", "models"],
     ["progress", "files"],
     ["timing"],
+    ["vector_products"],
     ["fast_decoding"],
     ["sampling"],
     ["token_rows"],

@@ -13,12 +13,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnlib import causal_mask, cost, definitions, grouped_query_attention
 from attnlib.caches import LatentCache
 from attnlib.latent import (
-    _side_by_side,
     absorbed_queries,
     cheaper_form,
     expanded_keys_and_values,
     latent_attention_absorbed,
     latent_attention_expanded,
+    side_by_side,
 )
 from attnlib.sizes import LatentAttentionSizes
 
@@ -298,7 +298,7 @@ def test_neighbours_in_memory_are_read_without_a_copy():
     latent, rotary_key = random(B, S, C), random(B, S, R, seed=1)
     cache = LatentCache()
     kept = cache.append(latent, rotary_key)
-    both = _side_by_side(*kept)
+    both = side_by_side(*kept)
     assert torch.equal(both, torch.cat([latent, rotary_key], dim=-1))
     assert both.data_ptr() == kept[0].data_ptr()
     given = tensors()
@@ -319,7 +319,7 @@ def test_what_are_no_neighbours_is_put_together():
         "other coordinates": (one.mT.contiguous().mT[..., :C], one.mT.contiguous().mT[..., C:]),
     }
     for latent, key in whole.values():
-        both = _side_by_side(latent, key)
+        both = side_by_side(latent, key)
         assert torch.equal(both, torch.cat([latent, key], dim=-1))
         assert both.data_ptr() not in (one.data_ptr(), other.data_ptr())
 

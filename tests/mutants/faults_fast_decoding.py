@@ -3,6 +3,7 @@
 from fault import Fault, fault
 
 FAST, GENERATION = "attnlib/fast_decoding.py", "attnlib/generation.py"
+PRODUCTS = "attnlib/vector_products.py"
 T_FAST = "tests/test_fast_decoding.py"
 T_REFUSALS = "tests/refusals/test_fast_decoding_refusals.py"
 
@@ -49,35 +50,35 @@ FAULTS: tuple[Fault, ...] = (
         "fast decoding: layers with a window turn as the others do",
         FAST,
         T_FAST,
-        ("_rotation(block, positions)", "_rotation(decoder.blocks[-1], positions)"),
+        ("rotation_at(block.attention,", "rotation_at(decoder.blocks[-1].attention,"),
     ),
     fault(
         "fast decoding: query head i reads key/value head i mod g",
         FAST,
         T_FAST,
-        ("q.view(b, g, h // g, d)", "q.view(b, h // g, g, d).transpose(1, 2)"),
+        ("q_bhd.view(b, g, h // g, d)", "q_bhd.view(b, h // g, g, d).transpose(1, 2)"),
         bug="B50",
     ),
     fault(
         "fast decoding: the scale is always that of the width",
         FAST,
         T_FAST,
-        ("scale, placement = attention.score_scale,", "scale, placement = d**-0.5,"),
+        ("v_bgse, may_attend, scale).view(", "v_bgse, may_attend, d**-0.5).view("),
         bug="B22",
     ),
     fault(
         "fast decoding: gate and widen are exchanged",
         FAST,
         T_FAST,
-        ("product(network.gate, network.widen)", "product(network.widen, network.gate)"),
+        ("[network.gate, network.widen]", "[network.widen, network.gate]"),
     ),
     fault(
         "fast decoding: the shortcut around attention is lost",
         FAST,
         T_FAST,
         (
-            "x = output(attended(norm(x), kept, rotation, may_attend), x)",
-            "x = output(attended(norm(x), kept, rotation, may_attend))",
+            "x = attended(norm(x), *call, x)",
+            "x = attended(norm(x), *call)",
         ),
         bug="B3E",
     ),
@@ -96,8 +97,52 @@ FAULTS: tuple[Fault, ...] = (
         bug="B3E",
     ),
     fault(
-        "fast decoding: biases are lost",
+        "fast decoding: the latent that is kept is not normed",
         FAST,
+        T_FAST,
+        ("kv_norm(down.narrow(-1, u, c))", "down.narrow(-1, u, c)"),
+        bug="B50",
+    ),
+    fault(
+        "fast decoding: the shared key of a latent is not turned",
+        FAST,
+        T_FAST,
+        ("key, q_turned = _turned(key, rotation), ", "q_turned = "),
+    ),
+    fault(
+        "fast decoding: the key that is shared is read as part of the value",
+        FAST,
+        T_FAST,
+        ("may_attend, scale)[..., :c]", "may_attend, scale)[..., -c:]"),
+    ),
+    fault(
+        "fast decoding: heads take the matrices of others",
+        PRODUCTS,
+        T_FAST,
+        (
+            "held = place.view(weight.shape).copy_(weight)",
+            "held = place.view(weight.shape).copy_(weight.flip(0))",
+        ),
+    ),
+    fault(
+        "fast decoding: the scale of a latent is that of the coordinates that are not turned",
+        FAST,
+        T_FAST,
+        (
+            "_read(q, k_b1sw, k_b1sw, may_attend, scale)",
+            "_read(q, k_b1sw, k_b1sw, may_attend, n**-0.5)",
+        ),
+        bug="B22",
+    ),
+    fault(
+        "fast decoding: the rotation of a latent is as wide as its keys",
+        FAST,
+        T_FAST,
+        ("width = sizes.rope_dim if", "width = sizes.head_dim if"),
+    ),
+    fault(
+        "fast decoding: biases are lost",
+        PRODUCTS,
         T_FAST,
         ("y = y if bias is None else y + bias", "y = y"),
         bug="B3E",
@@ -110,25 +155,25 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "fast decoding: the parts of several rows are mixed up",
-        FAST,
+        PRODUCTS,
         T_FAST,
         ("y.transpose(0, 1).reshape(b, 1, -1)", "y.reshape(b, 1, -1)"),
     ),
     fault(
         "fast decoding: the slower layout is taken",
-        FAST,
+        PRODUCTS,
         T_FAST,
         ("return min(timings,", "return max(timings,"),
     ),
     fault(
         "fast decoding: the matrices stand in pieces of memory of their own",
-        FAST,
+        PRODUCTS,
         T_FAST,
         ("rows = place.view(weight.shape).copy_(weight)", "rows = weight.clone()"),
     ),
     fault(
         "fast decoding: what is added is lost where rows are kept",
-        FAST,
+        PRODUCTS,
         T_FAST,
         (
             "y = F.linear(x, rows, bias)\n        return y if added_to is None else y + added_to",

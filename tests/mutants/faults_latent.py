@@ -12,12 +12,10 @@ CACHE = "attnlib/caches/latent.py"
 CACHES = "attnlib/caches/layer.py"
 INPUTS = "attnlib/layers/inputs.py"
 BLOCK = "attnlib/layers/block.py"
-STEP = "attnlib/fast_decoding.py"
 
 T_LATENT = "tests/test_latent.py"
 T_LAYER = "tests/test_latent_layer.py"
 T_REFUSALS = "tests/refusals/test_latent_refusals.py"  # run without the shape hook
-T_STEP = "tests/refusals/test_fast_decoding_refusals.py"
 
 _SCALE = "self.score_scale = sizes.score_scale * (1.0 if rotary is None else rotary.score_factor)"
 _APPEND = "cache.append(latent_bsc, key_bsr)"
@@ -347,11 +345,5 @@ FAULTS = (
         BLOCK,
         T_REFUSALS,
         ("LatentAttentionSizes) and (cross or has_window):", "LatentAttentionSizes) and cross:"),
-    ),
-    latent(
-        "a quick step of a model with a latent begins to be made",
-        STEP,
-        T_STEP,
-        ("if not isinstance(model.sizes.attention, AttentionSizes):", "if False:"),
     ),
 )

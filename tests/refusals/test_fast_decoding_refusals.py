@@ -14,15 +14,11 @@ from attnlib import (
     Decoder,
     DecodeStep,
     LanguageModel,
-    LatentAttentionSizes,
     generate,
 )
 
 SIZES = replace(TRAINED["shakespeare"], n_layers=1, vocabulary=11, context=6)
 MODEL = LanguageModel(SIZES, pairing="half").eval().requires_grad_(False)
-LATENT = LatentAttentionSizes(
-    n_query_heads=2, query_latent=3, kv_latent=5, nope_dim=6, rope_dim=4, value_dim=7
-)
 STEP = DecodeStep(MODEL)
 TOKENS = torch.tensor([[1, 2, 3], [4, 5, 6]])
 NEXT = TOKENS[:, :1]
@@ -39,12 +35,6 @@ def filled(model=MODEL, n_tokens=3, **options):
     [
         (None, None, TypeError, "model must be a LanguageModel, got NoneType"),
         (MODEL.decoder, None, TypeError, "model must be a LanguageModel, got Decoder"),
-        (
-            LanguageModel(replace(SIZES, attention=LATENT), pairing="half"),
-            None,
-            ValueError,
-            "must have AttentionSizes, got LatentAttentionSizes in Shakespeare; with a latent it d",
-        ),
         (MODEL, "columns", ValueError, "layout must be None, 'rows' or 'parts', got 'columns'"),
         (MODEL, 2, ValueError, "layout must be None, 'rows' or 'parts', got 2"),
     ],
