@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
-__all__ = ["parser_of", "say"]
+__all__ = ["DATA", "parser_of", "say"]
+
+DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
 
 
 def parser_of(doc: str, data: Path | None = None) -> argparse.ArgumentParser:

@@ -27,7 +27,7 @@ from attnlib.embeddings import mean_cosine
 from attnlib.layers import Block
 from attnlib.models import Encoder
 from attnlib.pretrained import VOCABULARY, WEIGHTS, Pretrained, load_pretrained
-from command_line import parser_of
+from command_line import DATA, parser_of
 from fetching import DataError, refuse_other_hash
 from make_embeddings import SOURCES, fetched, npz, write_or_compare
 

