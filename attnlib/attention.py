@@ -320,13 +320,14 @@ def _output(
     _require_inputs(q, k, v, may_attend, bias, scale)
     (b, h, t, d), (_, g, _, e) = q.shape, v.shape
     if d == e and suits_fused_kernel(q, k, v, may_attend=may_attend, bias=bias):
-        scaled = q * (d**-0.5 if scale is None else float(scale))
         # the p query heads of a key/value head stand where its targets would
-        q_bgpd = scaled.reshape(b, g, h // g * t, d)
+        q_bgpd = q.reshape(b, g, h // g * t, d)
+        scale = d**-0.5 if scale is None else float(scale)
         with without_autocast(q.device):
-            out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)
+            out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=scale)
         least, most = out_bgpd.abs().amax(-1).aminmax()
-        # NaN fails the comparison; a target whose scores are all NaN gets zeros from the kernel
+        # NaN fails the comparison, also of a score that overflows before it is scaled; a target
+        # whose scores are all NaN gets zeros from the kernel
         if least.item() > 0 and most.item() < inf:
             return out_bgpd.reshape(b, h, t, e)
     return _attend(q, k, v, may_attend, bias, scale)[0]
@@ -452,6 +453,8 @@ def _attend_pair_by_pair(
 
 def derivatives_wanted(*inputs: Tensor | None) -> bool:
     """Backward, or forward, which `no_grad` does not stop and torch is left to refuse."""
+    if torch.is_inference_mode_enabled():
+        return False
     given = [x for x in inputs if x is not None]
     backward = torch.is_grad_enabled() and any(x.requires_grad for x in given)
     return backward or any(unpack_dual(x).tangent is not None for x in given)
