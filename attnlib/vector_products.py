@@ -22,7 +22,6 @@ from math import gcd
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlib.timing import compare
@@ -39,9 +38,14 @@ class Matrices:
     Args:
         weights: All that will stand in it, for the room they take.
         layout: One of `LAYOUTS`.
+
+    Raises:
+        ValueError: If the layout is none of the two.
     """
 
     def __init__(self, weights: Sequence[Tensor], layout: str) -> None:
+        if layout not in LAYOUTS:
+            raise ValueError(f"layout must be 'rows' or 'parts', got {layout!r}")
         self._free = weights[0].new_empty(sum(weight.numel() for weight in weights))
         self.nbytes = self._free.nbytes
         self._multiply = _by_rows if layout == "rows" else _by_parts
@@ -49,18 +53,34 @@ class Matrices:
     def product(
         self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]
     ) -> Callable[..., Tensor]:
-        """Take in these matrices, one under the other, and give what multiplies by them."""
+        """Take in these matrices, one under the other, and give what multiplies by them.
+
+        Args:
+            weights: Of one width, as `torch.nn.Linear` has them.
+            biases: One for each matrix, or None for all.
+
+        Returns:
+            A function of vectors (b, 1, width), and of what is to be added to the result or
+            nothing.
+        """
         weight = torch.cat(weights).detach()
         bias = None if biases[0] is None else torch.cat(biases).detach()
         place, self._free = self._free.tensor_split([weight.numel()])
         return self._multiply(place, weight, bias)
 
-    def product_of_heads(self, weight: Float[Tensor, "h i o"]) -> Callable[..., Tensor]:
-        """Take in a matrix for each head, and give what multiplies the vectors of all heads."""
-        place, self._free = self._free.tensor_split([weight.numel()])
-        held = place.view(weight.shape).copy_(weight)
+    def product_of_heads(self, weight: Tensor) -> Callable[[Tensor], Tensor]:
+        """Take in a matrix for each head, and give what multiplies the vectors of all heads.
 
-        def multiply(x: Float[Tensor, "b h i"]) -> Float[Tensor, "b h o"]:
+        Args:
+            weight: A matrix for each of h heads, its rows as many as the vectors have coordinates.
+
+        Returns:
+            A function of vectors (b, h, width), whose results are (b, h, other width).
+        """
+        place, self._free = self._free.tensor_split([weight.numel()])
+        held = place.view(weight.shape).copy_(weight.detach())
+
+        def multiply(x: Tensor) -> Tensor:
             return torch.bmm(x.transpose(0, 1), held).transpose(0, 1)
 
         return multiply

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from attnlib import require
 from attnlib.attention import without_autocast
 from attnlib.layers.feed_forward import FeedForward
+from attnlib.layers.inputs import check_states
 from attnlib.sizes import ExpertSizes
 from attnlib.sizes.model import require_devices
 from attnlib.softmax import computing_dtype, softmax
@@ -131,10 +132,10 @@ class MixtureOfExperts(nn.Module):
             x: Vectors, along the last axis.
 
         Raises:
-            TypeError: If x is not floating point.
-            ValueError: If its last axis does not have the width m.
+            TypeError: If x is not floating point of the weights' dtype.
+            ValueError: If its last axis does not have the width m, or the device does not fit.
         """
-        self._require_vectors(x)
+        check_states("x", x, None, self.width, self.router.weight)
         sizes, dtype = self.sizes, computing_dtype(x.dtype)
         with without_autocast(x.device):
             logits = F.linear(x.to(dtype), self.router.weight.to(dtype))
@@ -155,10 +156,10 @@ class MixtureOfExperts(nn.Module):
             x: Vectors, along the last axis.
 
         Raises:
-            TypeError: If x is not floating point.
-            ValueError: If its last axis does not have the width m.
+            TypeError: If x is not floating point of the weights' dtype.
+            ValueError: If its last axis does not have the width m, or the device does not fit.
         """
-        self._require_vectors(x)
+        check_states("x", x, None, self.width, self.router.weight)
         rows = x.reshape(-1, self.width)
         _, chosen, gates = self.route(rows)
         y = sum((network(rows) for network in self.shared), torch.zeros_like(rows))
@@ -167,14 +168,6 @@ class MixtureOfExperts(nn.Module):
             added = gates[row, place, None] * self.routed[i](rows[row])
             y = y.index_add(0, row, added.to(y.dtype))
         return y.view(x.shape)
-
-    def _require_vectors(self, x: Tensor) -> None:
-        check_floating("x", x)
-        if x.shape[-1:] != (self.width,):
-            raise ValueError(
-                f"x must have the width m={self.width} of these experts along its last axis, got "
-                f"shape {tuple(x.shape)}"
-            )
 
 
 def choose_experts(

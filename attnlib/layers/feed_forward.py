@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlib import require
-from attnlib.tensor_checks import check_floating
+from attnlib.layers.inputs import check_states
 
 __all__ = ["ACTIVATIONS", "FeedForward"]
 
@@ -102,15 +102,10 @@ class FeedForward(nn.Module):
             x: Vectors, along the last axis.
 
         Raises:
-            TypeError: If x is not floating point.
-            ValueError: If its last axis does not have the width m.
+            TypeError: If x is not floating point of the weights' dtype.
+            ValueError: If its last axis does not have the width m, or the device does not fit.
         """
-        check_floating("x", x)
-        if x.shape[-1:] != (self.width,):
-            raise ValueError(
-                f"x must have the width m={self.width} of this network along its last axis, got "
-                f"shape {tuple(x.shape)}"
-            )
+        check_states("x", x, None, self.width, self.widen.weight)
         bent = ACTIVATIONS[self.activation]
         if self.gate is None:
             return self.narrow(bent(self.widen(x)))

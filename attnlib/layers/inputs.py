@@ -15,21 +15,23 @@ from attnlib.tensor_checks import check_axes, check_floating, check_positions
 __all__ = ["check_places", "check_states", "check_stream", "note_positions"]
 
 
-def check_states(name: str, x: Tensor, axes: str, width: int, weight: Tensor) -> None:
+def check_states(name: str, x: Tensor, axes: str | None, width: int, weight: Tensor) -> None:
     """Refuse what are no vectors of this width, of the dtype and on the device of the weights.
 
     Args:
         name: How x is called.
-        x: Vectors, one for each token.
-        axes: Of x.
+        x: Vectors, along the last axis.
+        axes: Of x; None where the axes before the last do not matter.
         width: Of the last axis.
         weight: One of the layer's.
     """
     check_floating(name, x)
-    check_axes(name, x, axes)
-    if x.shape[-1] != width:
+    if axes is not None:
+        check_axes(name, x, axes)
+    if x.shape[-1:] != (width,):
         raise ValueError(
-            f"{name} must have the width m={width} that this layer takes there, got m={x.shape[-1]}"
+            f"{name} must have the width m={width} that this layer takes along its last axis, got "
+            f"shape {tuple(x.shape)}"
         )
     if x.device != weight.device:
         raise ValueError(

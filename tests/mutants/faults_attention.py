@@ -354,7 +354,7 @@ FAULTS = (
         "autocast lowers the precision of scores",
         ATTENTION,
         T_ATTENTION,
-        ('if device.type in ("cpu", "cuda"):', "if False:"),
+        ('if device.type in ("cpu", "cuda") and', "if False and"),
         bug="B15",
     ),
     fault(
@@ -539,11 +539,11 @@ FAULTS = (
         ("        may_attend is None\n        and bias is None\n", "        bias is None\n"),
     ),
     fault(
-        "torch's kernel scales for the second time",
+        "torch's kernel has a scale of its own",
         ATTENTION,
         T_ATTENTION,
         (
-            "scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)",
+            "scaled_dot_product_attention(q_bgpd, k, v, scale=scale)",
             "scaled_dot_product_attention(q_bgpd, k, v)",
         ),
         bug="B22",

@@ -4,6 +4,7 @@ from fault import fault
 
 EXPERTS = "attnlib/layers/experts.py"
 BLOCK = "attnlib/layers/block.py"
+FEED_FORWARD = "attnlib/layers/feed_forward.py"
 STACK = "attnlib/models/stack.py"
 STEP = "attnlib/fast_decoding.py"
 SIZES = "attnlib/sizes/model.py"
@@ -21,6 +22,21 @@ def experts(name: str, *edits: tuple[str, str], file: str = EXPERTS, test: str =
 
 
 FAULTS = (
+    # --- what they are given ------------------------------------------------------------------
+    experts(
+        "the choice does not look at what it is given",
+        (
+            '        check_states("x", x, None, self.width, self.router.weight)\n        sizes, dtype',
+            "        sizes, dtype",
+        ),
+        test=T_REFUSALS,
+    ),
+    experts(
+        "a feed-forward network leaves another dtype to torch",
+        ('        check_states("x", x, None, self.width, self.widen.weight)\n', ""),
+        file=FEED_FORWARD,
+        test="tests/refusals/test_layers_refusals.py",
+    ),
     # --- the choice ---------------------------------------------------------------------------
     experts(
         "all devices may be used",

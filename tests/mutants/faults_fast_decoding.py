@@ -120,8 +120,8 @@ FAULTS: tuple[Fault, ...] = (
         PRODUCTS,
         T_FAST,
         (
-            "held = place.view(weight.shape).copy_(weight)",
-            "held = place.view(weight.shape).copy_(weight.flip(0))",
+            "held = place.view(weight.shape).copy_(weight.detach())",
+            "held = place.view(weight.shape).copy_(weight.detach().flip(0))",
         ),
     ),
     fault(

@@ -409,7 +409,7 @@ FAULTS = (
     ),
     layer(
         "a width that is not the layer's is left to the product of matrices",
-        ("    if x.shape[-1] != width:\n", "    if False:\n"),
+        ("    if x.shape[-1:] != (width,):\n", "    if False:\n"),
         test=T_REFUSALS,
         file=INPUTS,
     ),

@@ -150,8 +150,12 @@ def test_a_layer_that_cannot_be_is_refused(kind, message, make):
     [
         (TypeError, "x must be a tensor of fp16, bf16, fp32 or fp64, got list", [[1.0] * M]),
         (TypeError, "or fp64, got torch.int64", torch.ones(T, M).long()),
-        (ValueError, "the width m=7 of these experts along its last axis, got shape (5, 8)",
+        (ValueError, "the width m=7 that this layer takes along its last axis, got shape (5, 8)",
          torch.ones(T, M + 1)),
+        (TypeError, "weights, got torch.float64 and weights of torch.float32",
+         torch.ones(T, M).double()),
+        (ValueError, "must be on the device of the layer, got meta and a layer on cpu",
+         torch.ones(T, M, device="meta")),
         (ValueError, "along its last axis, got shape ()", torch.tensor(1.0)),
     ],
 )  # fmt: skip

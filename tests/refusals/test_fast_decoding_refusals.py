@@ -16,6 +16,7 @@ from attnlib import (
     LanguageModel,
     generate,
 )
+from attnlib.vector_products import Matrices
 
 SIZES = replace(TRAINED["shakespeare"], n_layers=1, vocabulary=11, context=6)
 MODEL = LanguageModel(SIZES, pairing="half").eval().requires_grad_(False)
@@ -43,6 +44,11 @@ def test_a_step_is_made_of_a_language_model_and_a_layout(model, layout, kind, me
     assert isinstance(MODEL.decoder, Decoder)
     with pytest.raises(kind, match=message):
         DecodeStep(model, layout=layout)
+
+
+def test_matrices_stand_in_a_layout_that_there_is():
+    with pytest.raises(ValueError, match="layout must be 'rows' or 'parts', got 'columns'"):
+        Matrices([torch.ones(2, 3)], "columns")
 
 
 @pytest.mark.parametrize(

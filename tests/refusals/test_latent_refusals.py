@@ -237,7 +237,7 @@ def test_x_must_be_vectors_of_the_layer():
     for methods, name, axes in ((ALL, "x_btm", "b, t, m"), (("latents",), "x_bsm", "b, s, m")):
         refused(TypeError, f"{name} must be a tensor of fp16", X.long(), methods=methods)
         refused(ValueError, f"{name} must have axes ({axes}), got shape", X[0], methods=methods)
-        message = f"{name} must have the width m=12 that this layer takes there, got m=11"
+        message = f"{name} must have the width m=12 that this layer takes along its last axis, got"
         refused(ValueError, message, X[..., 1:], methods=methods)
         message = f"{name} must have the dtype of the layer's weights, got torch.float64 and"
         refused(TypeError, message, X.double(), methods=methods)

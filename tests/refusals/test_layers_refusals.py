@@ -211,11 +211,14 @@ def test_other_axes_are_refused(shape):
 
 def test_another_width_is_refused():
     x, read, reads = torch.zeros(B, T, M), torch.zeros(B, S, R), {"source_width": R}
-    takes = "must have the width m={} that this layer takes there, got m={}"
-    refused(ValueError, "x_btm " + takes.format(M, R), read, methods=("forward", "queries"))
-    refused(ValueError, "read_bsm " + takes.format(M, R), x, read)
-    refused(ValueError, "read_bsm " + takes.format(R, M), x, x, layer=reads)
-    refused(ValueError, "x_bsm " + takes.format(R, M), x, layer=reads, methods=("keys", "values"))
+    takes = "must have the width m={} that this layer takes along its last axis, got shape {}"
+    of = {width: (B, n, width) for n, width in ((T, M), (S, R))}
+    refused(ValueError, "x_btm " + takes.format(M, of[R]), read, methods=("forward", "queries"))
+    refused(ValueError, "read_bsm " + takes.format(M, of[R]), x, read)
+    refused(ValueError, "read_bsm " + takes.format(R, of[M]), x, x, layer=reads)
+    refused(
+        ValueError, "x_bsm " + takes.format(R, of[M]), x, layer=reads, methods=("keys", "values")
+    )
 
 
 def test_a_layer_that_reads_another_width_cannot_read_x():
@@ -446,8 +449,12 @@ def test_a_feed_forward_network_looks_at_its_input_first():
     network = FeedForward(M, 3, activation="relu")
     with refuses(TypeError, "x must be a tensor of fp16, bf16, fp32 or fp64, got torch.int64"):
         network(torch.zeros(T, M, dtype=torch.int64))
-    with refuses(ValueError, f"must have the width m={M} of this network along its last axis, got"):
+    with refuses(ValueError, f"the width m={M} that this layer takes along its last axis, got"):
         network(torch.zeros(T, M + 1))
+    with refuses(TypeError, "the dtype of the layer's weights, got torch.float64 and weights of t"):
+        network(torch.zeros(T, M).double())
+    with refuses(ValueError, "must be on the device of the layer, got meta and a layer on cpu"):
+        network(torch.zeros(T, M, device="meta"))
 
 
 def test_a_norm_of_another_kind_is_refused():
