@@ -26,12 +26,11 @@ What holds for all of them:
 - A bias is rounded to the dtype in which scores are formed: one in fp64 beside inputs of fp32 or
   less becomes fp32, and what is beyond its range becomes ±∞ there, so that −1e300 forbids reading.
 
-What is not supported: with a mask, a bias or gradients, and on the CPU with torch's own kernel, one
-number is looked at to see whether all are finite. So `torch.func.vmap` is refused by torch there,
-`torch.compile` breaks its graph, and tensors on the meta device are refused with a mask, a bias or
-gradients. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias are refused by torch
-where something is not finite.
-"""
+What is not supported: with a mask, a bias or gradients, and on the CPU with torch's own kernel, a
+number or two is looked at to see whether all are finite. So `torch.func.vmap` is refused by torch
+there, `torch.compile` breaks its graph, and tensors on the meta device are refused with a mask, a
+bias or gradients. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias are refused by
+torch where something is not finite."""
 
 from contextlib import nullcontext
 from math import inf, isfinite
@@ -320,14 +319,14 @@ def _output(
     _require_inputs(q, k, v, may_attend, bias, scale)
     (b, h, t, d), (_, g, _, e) = q.shape, v.shape
     if d == e and suits_fused_kernel(q, k, v, may_attend=may_attend, bias=bias):
+        # scaled first, or a product could overflow to −∞, which does not show in the output
+        scaled = q * (d**-0.5 if scale is None else float(scale))
         # the p query heads of a key/value head stand where its targets would
-        q_bgpd = q.reshape(b, g, h // g * t, d)
-        scale = d**-0.5 if scale is None else float(scale)
+        q_bgpd = scaled.reshape(b, g, h // g * t, d)
         with without_autocast(q.device):
-            out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=scale)
+            out_bgpd = scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)
         least, most = out_bgpd.abs().amax(-1).aminmax()
-        # NaN fails the comparison, also of a score that overflows before it is scaled; a target
-        # whose scores are all NaN gets zeros from the kernel
+        # NaN fails the comparison; a target whose scores are all NaN gets zeros from the kernel
         if least.item() > 0 and most.item() < inf:
             return out_bgpd.reshape(b, h, t, e)
     return _attend(q, k, v, may_attend, bias, scale)[0]

@@ -7,7 +7,8 @@ Axes     attnlib/axes.py
 One new token makes a vector of m numbers, and every matrix is read once to multiply it. So a step
 takes at least the bytes of the weights over the bandwidth of the memory. A `LanguageModel` takes
 more: its parts are made for any number of tokens, look at all they are given, and ask torch for
-some hundred things a layer. `DecodeStep` asks for forty and computes the same numbers:
+eighty to a hundred things a layer. `DecodeStep` asks for half to two thirds of them and computes
+the same numbers:
 
 - **One piece of memory.** The matrices stand one after the other in the order in which they are
   read, so that no two reads are far apart.
@@ -73,14 +74,15 @@ class DecodeStep:
 
     Args:
         model: A language model of any kind but one with experts. Where it has a latent, the step
-            attends in the absorbed form.
+            attends in the absorbed form; in 16 bits it rounds the queries on their way to the
+            latents, and the averages on their way back, which the model keeps in fp32.
         layout: As above. None means the faster, measured now with as many threads as torch uses
             now; "rows" on another device than the CPU. The result does not depend on it, but for
             rounding; the speed does.
 
     Raises:
         TypeError: If the model is none.
-        ValueError: If the layout is none of the two.
+        ValueError: If the layout is none of the two, or the model has experts.
 
     Example:
         >>> from attnlib import TRAINED
@@ -337,6 +339,7 @@ def _latent_heads(attention: LatentSelfAttention, matrices: Matrices) -> Callabl
         latent, key = kv_norm(down.narrow(-1, u, c)), down.narrow(-1, u + c, r)
         if rotation is not None:
             key, q_turned = _turned(key, rotation), _turned(q_turned, rotation)
+        latent = latent.to(key.dtype)  # under autocast a norm gives fp32
         k_bsw = side_by_side(*kept.append(latent, key))
         q = torch.cat([towards_keys(q_plain), q_turned], dim=-1)
         k_b1sw = k_bsw.unsqueeze(1)  # the values are its first c coordinates
@@ -359,7 +362,7 @@ def _read(
     else:
         q_bh1d = q_bhd.unsqueeze(2)
         out = grouped_query_attention(q_bh1d, k_bgsd, v_bgse, may_attend=may_attend, scale=scale)
-    return out.reshape(b, h, -1)
+    return out.reshape(b, h, v_bgse.shape[-1])
 
 
 def _turned(x_bhd: Tensor, rotation: Tensor) -> Tensor:

@@ -109,7 +109,7 @@ def _by_parts(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..
             return torch.baddbmm(added_to.view(n_parts, 1, n_out), x, parts).view(1, 1, -1)
         b = x.shape[0]
         y = torch.bmm(x.transpose(0, 1).expand(n_parts, b, n_in), parts)
-        y = y.transpose(0, 1).reshape(b, 1, -1)
+        y = y.transpose(0, 1).reshape(b, 1, n_parts * n_out)
         y = y if bias is None else y + bias
         return y if added_to is None else y + added_to
 

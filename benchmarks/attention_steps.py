@@ -19,10 +19,11 @@ Printed are medians for every context, and for the context of the budgets, over 
 turn, the median and the middle half. There transformers' layer is timed once more beside the
 absorbed one, as it stands and laid out: one step of each in turn, so that each finds its weights
 driven out of the processor's caches by the others; and 32 steps of each in a row, as a layer that
-decodes alone takes them. To these and to the kernels the budgets apply. With --latents 512 256 all
-is done once more with a latent of half the width, to which no budget applies. With --check the
-command fails when a budget is missed, or when two that must agree do not. With --save the times are
-written to a folder, a file for each number of threads and each latent.
+decodes alone takes them. The budgets are for those in a row of the laid-out layer, and for the
+kernels. With --latents 512 256 all is done once more with a latent of half the width, to which no
+budget applies. With --check the command fails when a budget is missed, or when two that must agree
+do not. With --save the times are written to a folder, a file for each number of threads and each
+latent.
 """
 
 import argparse

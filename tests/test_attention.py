@@ -1,5 +1,7 @@
 """The claims of chapters/attention.md about attention, each held to at least one oracle."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -304,6 +306,16 @@ def test_the_scale_is_applied_before_the_product(scale_and_size):
     q, k = torch.full((1, 1, 1, 128), size), torch.full((1, 1, 3, 128), size)
     v = torch.tensor([1.0, 2.0, 6.0]).reshape(1, 1, 3, 1)
     assert dot_product_attention(q, k, v, scale=scale).item() == 3.0
+
+
+def test_a_product_that_would_fall_out_of_range_before_it_is_scaled_keeps_its_weight():
+    # −4e38 and −3e38 are −∞ in fp32; scaled they are −4 and −3. Values are as wide as keys, so that
+    # torch's kernel is asked
+    q, k = torch.full((1, 1, 1, 2), 1e19), torch.tensor([[[[-2e19] * 2, [-1.5e19] * 2]]])
+    v = torch.tensor([[[[1.0, 1.0], [2.0, 2.0]]]])
+    with torch.inference_mode():
+        out = dot_product_attention(q, k, v, scale=1e-38)
+    assert out.flatten().tolist() == pytest.approx([1 + 1 / (1 + math.exp(-1))] * 2, rel=1e-6)
 
 
 @pytest.mark.parametrize("dtype", LOW)

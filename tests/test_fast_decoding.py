@@ -23,9 +23,10 @@ from attnlib import (
     vector_products,
 )
 from attnlib.caches import KVCache
+from attnlib.fast_decoding import attention_step, rotation_at
 from attnlib.sizes import RotarySizes
 from attnlib.timing import Timing
-from attnlib.vector_products import LAYOUTS
+from attnlib.vector_products import LAYOUTS, Matrices
 
 # All different; two queries a key/value head and three of these, so that g is neither 1 nor h.
 B, T, H, G, D, E, M, INNER, V, CONTEXT = 2, 12, 6, 3, 4, 5, 8, 11, 13, 16
@@ -297,6 +298,36 @@ def test_in_16_bits_it_is_at_most_twice_as_far_from_the_truth_as_the_model():
             for read in (step, model)
         ]
         assert 0 < errors[0] <= 2 * errors[1]
+
+
+@pytest.mark.parametrize("name", ["llama", "latent"])
+def test_autocast_changes_a_step_as_it_changes_the_model(name):
+    model = made(**KINDS[name]).float()
+    wanted, cache, step = model(TOKENS), model.new_cache(), DecodeStep(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        errors = [
+            (read.double() - wanted).abs().max()
+            for read in (in_steps(step, TOKENS, cache), model(TOKENS))
+        ]
+    assert 0 < errors[0] <= 3 * errors[1]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_rows_have_no_logits(layout):
+    for name in ("llama", "latent"):
+        step, cache = DecodeStep(MODELS[name], layout=layout), MODELS[name].new_cache()
+        assert step(TOKENS[:0, :1], cache=cache).shape == (0, 1, V)
+
+
+@pytest.mark.parametrize("name", ["llama", "latent"])
+def test_a_layer_by_itself_has_a_step_too_whatever_is_recorded(name):
+    model = made(**KINDS[name]).requires_grad_(True)
+    layer, x = model.decoder.blocks[0].attention, torch.randn(B, 1, M).double()
+    weights = [part.weight for part in layer.children() if isinstance(part, torch.nn.Linear)]
+    step, cache = attention_step(layer, Matrices(weights, "parts")), model.new_cache().layers[0]
+    out = step(x, cache, rotation_at(layer, torch.tensor([0])), None)
+    assert not out.requires_grad
+    assert_equal(out, layer(x))
 
 
 # --- what it is made of ------------------------------------------------------------------------

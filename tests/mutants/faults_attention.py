@@ -539,13 +539,21 @@ FAULTS = (
         ("        may_attend is None\n        and bias is None\n", "        bias is None\n"),
     ),
     fault(
-        "torch's kernel has a scale of its own",
+        "torch's kernel scales for the second time",
         ATTENTION,
         T_ATTENTION,
         (
-            "scaled_dot_product_attention(q_bgpd, k, v, scale=scale)",
+            "scaled_dot_product_attention(q_bgpd, k, v, scale=1.0)",
             "scaled_dot_product_attention(q_bgpd, k, v)",
         ),
+        bug="B22",
+    ),
+    fault(
+        "torch's kernel scales what has overflowed",
+        ATTENTION,
+        T_ATTENTION,
+        ("scaled = q * (d**-0.5 if scale is None else float(scale))", "scaled = q"),
+        ("k, v, scale=1.0)", "k, v, scale=scale)"),
         bug="B22",
     ),
     fault(

@@ -26,8 +26,8 @@ FAULTS = (
     experts(
         "the choice does not look at what it is given",
         (
-            '        check_states("x", x, None, self.width, self.router.weight)\n        sizes, dtype',
-            "        sizes, dtype",
+            '        check_states("x", x, None, self.width, self.router.weight)\n        sizes,',
+            "        sizes,",
         ),
         test=T_REFUSALS,
     ),

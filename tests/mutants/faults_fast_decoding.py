@@ -141,6 +141,18 @@ FAULTS: tuple[Fault, ...] = (
         ("width = sizes.rope_dim if", "width = sizes.head_dim if"),
     ),
     fault(
+        "fast decoding: under autocast a latent stays in fp32",
+        FAST,
+        T_FAST,
+        ("        latent = latent.to(key.dtype)", "        latent = latent"),
+    ),
+    fault(
+        "fast decoding: the matrices of heads are recorded for gradients",
+        PRODUCTS,
+        T_FAST,
+        ("copy_(weight.detach())", "copy_(weight)"),
+    ),
+    fault(
         "fast decoding: biases are lost",
         PRODUCTS,
         T_FAST,
@@ -157,7 +169,7 @@ FAULTS: tuple[Fault, ...] = (
         "fast decoding: the parts of several rows are mixed up",
         PRODUCTS,
         T_FAST,
-        ("y.transpose(0, 1).reshape(b, 1, -1)", "y.reshape(b, 1, -1)"),
+        ("y.transpose(0, 1).reshape(b, 1,", "y.reshape(b, 1,"),
     ),
     fault(
         "fast decoding: the slower layout is taken",
