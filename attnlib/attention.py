@@ -30,7 +30,8 @@ What is not supported: with a mask, a bias or gradients, and on the CPU with tor
 number or two is looked at to see whether all are finite. So `torch.func.vmap` is refused by torch
 there, `torch.compile` breaks its graph, and tensors on the meta device are refused with a mask, a
 bias or gradients. Forward-mode derivatives (`torch.func.jvp`) under a mask or a bias are refused by
-torch where something is not finite."""
+torch where something is not finite.
+"""
 
 from contextlib import nullcontext
 from math import inf, isfinite
