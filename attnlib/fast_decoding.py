@@ -55,7 +55,7 @@ from attnlib.models.inputs import check_tokens
 from attnlib.positions import turn_by
 from attnlib.sizes import LatentAttentionSizes
 from attnlib.softmax import computing_dtype
-from attnlib.vector_products import LAYOUTS, N_PARTS, Matrices, faster_layout
+from attnlib.vector_products import LAYOUTS, N_PARTS, Matrices, faster_layout, matrices_of
 
 __all__ = ["DecodeStep", "attention_step", "rotation_at"]
 
@@ -117,7 +117,7 @@ class DecodeStep:
             # rows of zeros, so that it can be cut; their logits are left away
             output = F.pad(output, (0, 0, 0, -len(output) % N_PARTS))
             self.layout = faster_layout(output) if layout is None else layout
-            held = Matrices([*_matrices(decoder.blocks), output], self.layout)
+            held = Matrices([*matrices_of(decoder.blocks), output], self.layout)
             self._layers = [_layer(block, held) for block in decoder.blocks]
             self._head = held.product([output], [None])
             self._norm_of_embedding = _norm(decoder.embedding_norm)
@@ -193,10 +193,6 @@ def _version(weight: Tensor) -> int:
     return 0 if weight.is_inference() else weight._version
 
 
-def _matrices(blocks: nn.ModuleList) -> list[Tensor]:
-    return [part.weight for part in blocks.modules() if isinstance(part, nn.Linear)]
-
-
 def _norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor] | None:
     """Give what norms along the last axis, where the axis before it has the size 1."""
     if norm is None:
@@ -269,7 +265,7 @@ def attention_step(
         >>> from attnlib import AttentionSizes, KVCache
         >>> sizes = AttentionSizes(n_query_heads=4, n_kv_heads=2, head_dim=3, value_dim=5)
         >>> layer = MultiHeadAttention(8, sizes)
-        >>> held = Matrices([linear.weight for linear in layer.children()], "rows")
+        >>> held = Matrices(matrices_of(layer), "rows")
         >>> step, x_b1m = attention_step(layer, held), torch.ones(1, 1, 8)
         >>> torch.allclose(step(x_b1m, KVCache(), None, None), layer(x_b1m))
         True

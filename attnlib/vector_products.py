@@ -22,11 +22,11 @@ from math import gcd
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlib.timing import compare
 
-__all__ = ["LAYOUTS", "N_PARTS", "Matrices", "faster_layout"]
+__all__ = ["LAYOUTS", "N_PARTS", "Matrices", "faster_layout", "matrices_of"]
 
 LAYOUTS = ("rows", "parts")
 N_PARTS = 16  # more than threads, so that each reads short runs; divides most widths
@@ -84,6 +84,17 @@ class Matrices:
             return torch.bmm(x.transpose(0, 1), held).transpose(0, 1)
 
         return multiply
+
+
+def matrices_of(module: nn.Module) -> list[Tensor]:
+    """Give the weights of all linear maps in a module, for the room they take in `Matrices`.
+
+    Example:
+        >>> two = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))
+        >>> [tuple(weight.shape) for weight in matrices_of(two)]
+        [(3, 2), (4, 3)]
+    """
+    return [part.weight for part in module.modules() if isinstance(part, nn.Linear)]
 
 
 def _by_rows(place: Tensor, weight: Tensor, bias: Tensor | None) -> Callable[..., Tensor]:

@@ -34,7 +34,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import DeepseekV2Config, DynamicCache
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
@@ -65,7 +65,7 @@ from attnlib.timing import (
     ratio,
     save_timings,
 )
-from attnlib.vector_products import Matrices, faster_layout
+from attnlib.vector_products import Matrices, faster_layout, matrices_of
 
 WIDTH, BASE, EPSILON = 2048, 10_000.0, 1e-6
 N_HEADS, HEAD_WIDTH, ROPE_WIDTH, QUERY_LATENT = 16, 128, 64, 512
@@ -151,8 +151,8 @@ class Layers:
     def laid_out(self) -> Callable[[LatentCache], Tensor]:
         """The absorbed layer as a `DecodeStep` has it, in the layout for torch's threads now."""
         layer = self.latent
-        weights = [part.weight for part in layer.children() if isinstance(part, nn.Linear)]
-        step = attention_step(layer, Matrices(weights, faster_layout(layer.output.weight)))
+        held = Matrices(matrices_of(layer), faster_layout(layer.output.weight))
+        step = attention_step(layer, held)
 
         def call(cache: LatentCache) -> Tensor:
             turned = rotation_at(layer, torch.tensor([cache.n_tokens]))

@@ -28,13 +28,13 @@ from pathlib import Path
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlib import DecodeStep, LanguageModel, generate, load_pretrained
 from attnlib.data import declaration, shakespeare
 from attnlib.pretrained.names import llama_names
 from attnlib.timing import compare, memory_bandwidth, ratio, seconds_of, this_machine, time_steps
-from attnlib.vector_products import Matrices
+from attnlib.vector_products import Matrices, matrices_of
 
 PEERS = Path(__file__).parents[1] / "build" / "peers"
 N_PROMPT = 128
@@ -193,8 +193,7 @@ def in_litgpt(model: LanguageModel, n_tokens: int) -> Callable[[list[int], int],
 
 def seconds_of_products(model: LanguageModel, layout: str) -> float:
     """Of every matrix that a new token needs with one vector, one after the other."""
-    linears = [part for part in model.decoder.modules() if isinstance(part, nn.Linear)]
-    weights = [part.weight for part in linears] + [model.decoder.word_embedding.weight]
+    weights = [*matrices_of(model.decoder), model.decoder.word_embedding.weight]
     held = Matrices(weights, layout)
     products = [
         partial(held.product([weight], [None]), torch.ones(1, 1, weight.shape[1]))
@@ -305,8 +304,8 @@ def main() -> int:
                 max(seconds) / (first + (options.new - 1) * further_at_least)
                 for further_at_least in (n_bytes / bandwidth, products)
             )
-            print(f"  {peer} could take {by_bytes:.2f} times ours; by products {by_products:.2f}")
-        print(end="", flush=True)
+            most = f"{by_bytes:.2f} times ours; by products {by_products:.2f}"
+            print(f"  {peer} could take {most}", flush=True)
 
         both = {
             "cached": partial(write, prompt, options.new),

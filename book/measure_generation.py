@@ -29,9 +29,9 @@ from attnlib.explore.generation_runs import (
     timed_sizes,
 )
 from attnlib.timing import Measurement, load_timings, quick_dtype, ratio, save_timings, timed_device
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 
-FOLDER = Path(__file__).resolve().parent.parent / "attnlib/data/timings"
+FOLDER = DATA / "timings"
 GRID = [(n, h) for n in limits.GENERATION_LAYERS for h in limits.GENERATION_HEADS]
 # Another machine has other times, and the ratio of two of them differs less: a few cores more or
 # less, a busy neighbour. What is broken differs by more: without a cache the ratio is 1.

@@ -24,10 +24,10 @@ from attnlib.number_words import batches, exact_match, token_accuracy, translati
 from attnlib.pretrained import read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.training import train
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 from losses import loss_differences
 
-TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/number-words.safetensors"
+TARGET = DATA / "models/number-words.safetensors"
 
 SEED = 0
 # "zero" stands in one number, and "eins" begins one: so the smallest ones are read more often.

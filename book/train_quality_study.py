@@ -33,11 +33,11 @@ from attnlib.pretrained import load_pretrained
 from attnlib.sizes import TRAINED, AttentionSizes, LatentAttentionSizes, ModelSizes
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.training import train
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 from losses import loss_differences
 from train_shakespeare import StopTraining, measured, next_token_loss, parts, windows
 
-TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/studies/quality.json"
+TARGET = DATA / "studies/quality.json"
 
 SEEDS = (0, 1, 2)
 N_PROCESSES = 2

@@ -40,10 +40,10 @@ from attnlib.pretrained import load_pretrained, read_record, save_checkpoint
 from attnlib.sizes import TRAINED
 from attnlib.tokenizer import BytePairTokenizer
 from attnlib.training import cross_entropy, shifted, train
-from command_line import parser_of, say
+from command_line import DATA, parser_of, say
 from losses import loss_differences
 
-TARGET = Path(__file__).resolve().parent.parent / "attnlib/data/models/shakespeare.safetensors"
+TARGET = DATA / "models/shakespeare.safetensors"
 TOKENIZER = "shakespeare-tokenizer.json"
 
 SEED = 0

@@ -26,7 +26,7 @@ from attnlib.caches import KVCache
 from attnlib.fast_decoding import attention_step, rotation_at
 from attnlib.sizes import RotarySizes
 from attnlib.timing import Timing
-from attnlib.vector_products import LAYOUTS, Matrices
+from attnlib.vector_products import LAYOUTS, Matrices, matrices_of
 
 # All different; two queries a key/value head and three of these, so that g is neither 1 nor h.
 B, T, H, G, D, E, M, INNER, V, CONTEXT = 2, 12, 6, 3, 4, 5, 8, 11, 13, 16
@@ -323,8 +323,8 @@ def test_no_rows_have_no_logits(layout):
 def test_a_layer_by_itself_has_a_step_too_whatever_is_recorded(name):
     model = made(**KINDS[name]).requires_grad_(True)
     layer, x = model.decoder.blocks[0].attention, torch.randn(B, 1, M).double()
-    weights = [part.weight for part in layer.children() if isinstance(part, torch.nn.Linear)]
-    step, cache = attention_step(layer, Matrices(weights, "parts")), model.new_cache().layers[0]
+    step = attention_step(layer, Matrices(matrices_of(layer), "parts"))
+    cache = model.new_cache().layers[0]
     out = step(x, cache, rotation_at(layer, torch.tensor([0])), None)
     assert not out.requires_grad
     assert_equal(out, layer(x))
